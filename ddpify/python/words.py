@@ -47,6 +47,11 @@ CLOCKS: Final = frozenset(
 )
 # Numbers of one process, which differ as a clock does.
 OWN_NUMBERS: Final = frozenset("os.getpid uuid.uuid1 uuid.uuid4".split())
+# Files and folders that get a name which nobody else has.
+OWN_FILES: Final = frozenset(
+    f"tempfile.{name}"
+    for name in "mkdtemp mkstemp mktemp NamedTemporaryFile TemporaryDirectory TemporaryFile".split()
+)
 
 # The streams of random numbers that a process has, and by how a name begins, from which it draws.
 TORCH, NUMPY, PYTHON, CUDA = "torch", "numpy", "random", "cuda"

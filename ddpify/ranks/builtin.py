@@ -26,7 +26,7 @@ from ddpify.ranks import (
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import UNSET, RankCall, RankThing, RankValue
-from ddpify.ranks.origins import CLOCK, IDENTITY, Symbol
+from ddpify.ranks.origins import CLOCK, HASH, IDENTITY, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import (
@@ -34,6 +34,7 @@ from ddpify.ranks.values import (
     NONE,
     TRUE,
     constant,
+    key_of,
     of,
     spread,
     symbol,
@@ -188,8 +189,15 @@ def _len(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 def _hash(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``hash(text)``: each process salts its own, unless PYTHONHASHSEED is set."""
     value = one.args[0] if one.args else NONE
-    number = value.known and not isinstance(value.atoms[0], str)
-    return None if number else with_origin(result(one), CLOCK, "hash() of a text", one)
+    return None if _is_number(value) else with_origin(result(one), CLOCK, HASH, one)
+
+
+def _is_number(value: RankValue) -> bool:
+    """Whether it hashes to itself: an element of a ``range`` comes from nothing else."""
+    if value.known:
+        return not isinstance(value.atoms[0], str)
+    counted = key_of(value).startswith("element@") and not any(value.sources())
+    return counted or not value.names().isdisjoint({"builtins.int", "builtins.len"})
 
 
 def _isinstance(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,10 +27,20 @@ from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import RankGuard, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.operations import binary, compare
-from ddpify.ranks.origins import IDENTITY, Symbol
+from ddpify.ranks.origins import IDENTITY, TEXT, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import told_apart
-from ddpify.ranks.values import NONE, Hashed, Many, constant, key_of, per_rank, symbol
+from ddpify.ranks.values import (
+    NONE,
+    Hashed,
+    Many,
+    constant,
+    gathered,
+    key_of,
+    per_rank,
+    symbol,
+    text,
+)
 
 
 def evaluate(m: RankMachine, f: RankFrame, node: ast.expr) -> RankValue:
@@ -129,6 +139,8 @@ def operation(
         return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
     note_absent(m, f, left, node)
     note_absent(m, f, right, node)
+    if isinstance(node.op, ast.Mod) and isinstance(right.atoms[0], sizes.Sized):
+        m.run.dealt.append((left, f.module.site(node)))
     op = type(node.op).__name__
     own = objects.operated(m, f, op, left, right, node)
     return own or mixing.combined(m, f, node, binary(op, left, right), left, right)
@@ -182,10 +194,19 @@ def _text(m: RankMachine, f: RankFrame, node: ast.JoinedStr) -> RankValue:
                 for p in node.values
             )
         )
-    one = symbol(f"text@{f.module.path}:{node.lineno}:{node.col_offset}", *parts)
-    if not any(map(told_apart, parts)):
-        return one
-    return replace(one, atoms=(Symbol(f"{key_of(one)}:0"), Symbol(f"{key_of(one)}:1")))
+    key = f"text@{f.module.path}:{node.lineno}:{node.col_offset}"
+    ends = (":0", ":1") if any(map(told_apart, parts)) else ("", "")
+    first, second = (Symbol(key + ends[r], (TEXT, *_spelled(node, parts, r))) for r in (0, 1))
+    return RankValue((first, second), (), *gathered(parts))
+
+
+def _spelled(node: ast.JoinedStr, parts: list[RankValue], rank: int) -> Iterator[Any]:
+    """What one rank puts together in an f-string, as it is not known whole."""
+    held = iter(parts)
+    for one in node.values:
+        atom = one.value if isinstance(one, ast.Constant) else next(held).atoms[rank]
+        form = one.format_spec if isinstance(one, ast.FormattedValue) else None
+        yield atom if form is None else Symbol(f"{text(atom)}:{ast.unparse(form)}")
 
 
 def _is_plain(node: ast.JoinedStr) -> bool:

@@ -71,7 +71,11 @@ _METHODS = tuple(
 _ADDS = re.compile(r"self\.\w+[ \t]*\+=")
 # What an object collects: functions to call, or what each rank has.
 _COLLECTS = re.compile(r"self\.\w+[^=\n]*=[ \t]*(?:\[\]|\{\}|(?:collections\.)?defaultdict\()")
-_DEF = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+# A function, or a class that may not be a model, whose ``__init__`` is a call of its name.
+_DEF = re.compile(
+    r"^[ \t]*(?:(?:async[ \t]+)?def[ \t]+(\w+)|class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?)",
+    re.MULTILINE,
+)
 _CALLED = re.compile(r"(\w+)\s*\(")
 _COMMON = frozenset(
     "__init__ forward __call__ get items append extend join format len range print int str float"
@@ -207,9 +211,16 @@ def _is_model(info: ClassDefinition) -> bool:
 
 
 def _chunks(text: str) -> Iterable[tuple[str, str]]:
+    """The functions of a file, by name; what makes an object is called by that of its class."""
     found = list(_DEF.finditer(text))
+    made = ""
     for match, following in zip(found, [*found[1:], None], strict=False):
-        yield match.group(1), text[match.end() : following.start() if following else len(text)]
+        name, of_class, bases = match.groups()
+        if of_class:
+            made = "" if "Module" in (bases or "") else of_class
+            continue
+        chunk = text[match.end() : following.start() if following else len(text)]
+        yield (made if name == "__init__" and made else name), chunk
 
 
 def _closed(hot: set[str], calls: Mapping[str, set[str]]) -> set[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ddpify.python.words import OWN_FILES
 from ddpify.ranks import sizes
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import COMPUTED, DATA, IDENTITY, Origin, Symbol
@@ -123,7 +124,7 @@ def compare(name: str, a: RankValue, b: RankValue) -> RankValue:
     deps, origins = gathered((a, b))
     if name in ("Is", "IsNot") and not any(isinstance(v.constant, bool) for v in (a, b)):
         # whether there is one: ranks agree though their samples differ
-        origins = frozenset(o for o in origins if o.kind != DATA)
+        origins = frozenset(o for o in origins if o.kind != DATA and o.what not in OWN_FILES)
     if name in ("In", "NotIn") and _is_dict(b):  # what it holds under its keys is not asked
         origins = spread(a) | frozenset(o for o in b.origins if o.kind != DATA)
     return RankValue((atoms[0], atoms[1]), (), deps, origins)

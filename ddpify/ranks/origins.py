@@ -12,6 +12,7 @@ from ddpify.source import Site
 LONGEST_KEY = 1000
 
 ITEM = "Item"  # the operator of ``x[y]`` in a Symbol
+TEXT = "Text"  # that of an f-string, whose operands are its parts
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,9 @@ RANK, LOCAL_RANK, DATA, CLOCK, RANDOM, FILES = "rank local-rank data clock rando
 
 
 IDENTITY = frozenset({RANK, LOCAL_RANK})
+
+
+HASH = "hash() of a text"  # what an Origin says of it: each process salts its own
 
 
 COMPUTED = "computed from "  # so begins what an Origin says of arithmetic with the rank

@@ -51,6 +51,7 @@ class Run:
     )  # dicts with an entry under what this rank's samples say
     cut: list[RankValue] = field(default_factory=list)  # of which `[:end]` was taken
     parted: list[tuple[int, RankValue]] = field(default_factory=list)  # by the rank, and when
+    dealt: list[tuple[RankValue, Site]] = field(default_factory=list)  # `[0] % processes` at `[1]`
     loops: list[RankLoop] = field(default_factory=list)
     modules: dict[str, Module] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankThing, RankValue
-from ddpify.ranks.origins import Origin, Symbol, of_anything
+from ddpify.ranks.origins import TEXT, Origin, Symbol, of_anything
 
 MAX_DEPS = 80
 
@@ -271,7 +271,7 @@ def _joined(key: str, values: list[RankValue], rank: int, apart: bool) -> Any:
 
 def _is_optional(atoms: list[Any]) -> bool:
     """Whether these are None or objects, not numbers or conditions."""
-    objects = [a for a in atoms if isinstance(a, Symbol) and not a.parts]
+    objects = [a for a in atoms if isinstance(a, Symbol) and a.parts[:1] in ((), (TEXT,))]
     absent = any(a is None or isinstance(a, Maybe) for a in atoms)
     return absent and all(a is None or a in objects for a in atoms)
 

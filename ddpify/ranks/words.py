@@ -22,6 +22,7 @@ from ddpify.python.words import LOADER as LOADER
 from ddpify.python.words import LOCAL_RANK_CALLS as LOCAL_RANK_CALLS
 from ddpify.python.words import MPI_RANKS as MPI_RANKS
 from ddpify.python.words import NUMPY as NUMPY
+from ddpify.python.words import OWN_FILES as OWN_FILES
 from ddpify.python.words import PYTHON as PYTHON
 from ddpify.python.words import RANK_VARIABLES as RANK_VARIABLES
 from ddpify.python.words import SAMPLER as SAMPLER
@@ -298,7 +299,7 @@ MAIN_NAMES: Final = frozenset(
 )
 # What modules have of themselves, though a class of theirs has ``__getattr__``.
 OWN_ATTRIBUTES: Final = frozenset("training parameters state_dict modules".split())
-CLOCK_CALLS: Final = words.CLOCKS | words.OWN_NUMBERS
+CLOCK_CALLS: Final = words.CLOCKS | words.OWN_NUMBERS | words.OWN_FILES
 # Random numbers: what seeds which stream.
 SEEDERS: Final = {
     "torch.manual_seed": (TORCH, CUDA),

@@ -16,7 +16,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, changed
-from ddpify.rules.shared.meetings import early_reads
+from ddpify.rules.shared.meetings import early_reads, early_uses
 from ddpify.rules.shared.named_files import named_alike, read_files, written_files
 from ddpify.rules.shared.rank_zero import waits
 from ddpify.settings import Settings
@@ -192,6 +192,15 @@ def lint(run: Run) -> Iterable[Finding]:
             because=((write.site, "written here on one rank"),),
             mends=tuple(Edit(How.BEFORE, _parting(write, read), code) for code in waits(run, read)),
         )
+    for write, making in early_uses(run):
+        yield Finding(
+            "DDP604",
+            write.site,
+            "other ranks may write here before the folder is made: FileNotFoundError",
+            Severity.ERROR,
+            advice="make it on every rank with exist_ok=True, or let all ranks wait in between",
+            because=((making.site, "made here on one rank"),),
+        )
 
 
 def _parting(write: RankCall, read: RankCall) -> Site:
@@ -223,7 +232,8 @@ RULE = Rule(
     "DDP604",
     "read-too-early",
     "Rank 0 alone writes, all ranks read: without a meeting point in between the others find no"
-    " file, half of one, or the one before (FileNotFoundError, or different weights per rank).",
+    " file, half of one, or the one before (FileNotFoundError, or different weights per rank). The"
+    " same with a folder that rank 0 makes and into which all ranks write.",
     "DDP tutorial, save and load checkpoints; BUGS K03",
     check,
     bad=(

@@ -10,11 +10,12 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
-from ddpify.rules.shared.outputs import checkpoints, its_own
+from ddpify.rules.shared.outputs import Write, checkpoints, its_own
 from ddpify.rules.shared.written import given_nodes, texts
 
 # What names a disk or a folder of one node.
 NODE_ROOTS = ("/tmp", "/dev/shm", "/local", "/scratch", "/var/tmp")
+NODE_FOLDER = "tempfile.gettempdir"
 NODE_VARIABLES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID", "HOSTNAME", "TMPDIR", "SLURM_TMPDIR")
 
 
@@ -24,7 +25,7 @@ def lint(run: Run) -> Iterable[Finding]:
         return
     for write in checkpoints(run):
         guard = _by_local_rank(run, write.call)
-        if guard is not None and not its_own(write) and not _on_node(write.call):
+        if guard is not None and not its_own(write) and not _on_node(write):
             yield Finding(
                 "DDP605",
                 write.call.site,
@@ -59,8 +60,11 @@ def _left_by_rank(run: Run, call: RankCall) -> bool:
     )
 
 
-def _on_node(call: RankCall) -> bool:
+def _on_node(write: Write) -> bool:
     """Whether the path is on a disk of the node, or may have the node's name in it."""
+    call = write.call
+    if write.path is not None and any(t.name == NODE_FOLDER for t in write.path.sources()):
+        return True
     functions = [one.function for one in (call, *call.stack) if one.function is not None]
     if any(name in function.text for function in functions for name in NODE_VARIABLES):
         return True

@@ -12,6 +12,7 @@ from ddpify.ranks.origins import IDENTITY, STRIDE, Symbol
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.counted import divides_evenly
 from ddpify.rules.shared.exchanges import exchanges
 from ddpify.rules.shared.feeds import dataset_of, held
 from ddpify.site import Site
@@ -99,11 +100,11 @@ def _strided(run: Run, loop: RankLoop) -> Site | None:
         return None
     for value in _fed(run, loop.over):
         for origin in value.origins:
-            if origin.what == STRIDE and not _in_equal_numbers(value):
+            if origin.what == STRIDE and not (_in_equal_numbers(value) or divides_evenly(value)):
                 return origin.site
         subset = value.made_by(_SUBSET)
         indices = subset.call.arg(1, "indices") if subset is not None and subset.call else None
-        if indices is not None and _strides(indices):
+        if indices is not None and _strides(indices) and not divides_evenly(value):
             return subset.site if subset is not None else None
     return None
 
@@ -170,6 +171,7 @@ def _arguments(thing: RankThing | None) -> Iterator[RankValue]:
 
 
 _SHARDED: Final = """
+rows = TensorDataset(torch.randn(255, 16), torch.randint(0, 4, (255,)))
 mine = Subset(rows, range(dist.get_rank(), {}, dist.get_world_size()))
 own = DataLoader(mine, batch_size=1, shuffle=True)
 model = DDP(nn.Linear(16, 4))
@@ -204,22 +206,29 @@ RULE = Rule(
     bad=(
         trained(_FILES.format(), _LOOP.format("  # DDP812")),
         trained(_SHARDED.format("len(rows)"), _LOOP.format("  # DDP812"), _TOP),
-        trained(loop="""
-            for x in rows.tensors[0][dist.get_rank() :: dist.get_world_size()]:  # DDP812
+        trained(
+            loop="""
+            files = sorted(os.listdir("rows"))
+            for name in files[dist.get_rank() :: dist.get_world_size()]:  # DDP812
                 optimizer.zero_grad()
-                model(x).square().mean().backward()
+                model(torch.load(f"rows/{name}")).square().mean().backward()
                 optimizer.step()
-            """),
+            """,
+            top="import os\n",
+        ),
     ),
     good=(
         trained(_FILES.replace("{{dist.get_rank()}}", ""), _LOOP.format("")),
-        trained(_SHARDED.format("256"), _LOOP.format(""), _TOP),
+        trained(_SHARDED.format("248"), _LOOP.format(""), _TOP),
         trained(loop="""
             for x in rows.tensors[0][dist.get_rank() * 8 : dist.get_rank() * 8 + 8]:
                 optimizer.zero_grad()
                 model(x).square().mean().backward()
                 optimizer.step()
             """),
+        trained(  # as many on each of two ranks, and of four
+            _SHARDED.format("len(rows)").replace("255", "256"), _LOOP.format(""), _TOP
+        ),
         trained(
             _SHARDED.format("len(rows)"),
             "with Join([model]):" + _LOOP.format("").replace("\n", "\n    "),

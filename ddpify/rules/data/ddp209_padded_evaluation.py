@@ -11,7 +11,8 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT
 from ddpify.rules.examples.accelerated import GATHERED, GATHERED_ENTRIES, GATHERED_RIGHTLY
 from ddpify.rules.examples.feeds import PADDED, PADDED_MEAN, STRIDED
-from ddpify.rules.shared.feeds import dealt_by, taken_over, trained
+from ddpify.rules.shared.counted import divides_evenly
+from ddpify.rules.shared.feeds import dataset_of, dealt_by, taken_over, trained
 from ddpify.rules.shared.gathered import filled_up
 from ddpify.rules.shared.quotients import counts_samples, loops_over
 from ddpify.rules.shared.written import text_around
@@ -28,12 +29,13 @@ def lint(run: Run) -> Iterable[Finding]:
         if loader in learning or loop.node in run.training_loops or taken_over(run, loader):
             continue
         for sampler in dealt_by(loader):
-            if sampler in done or not _pads(sampler) or not counts_samples(loop):
+            leaves = _leaves_out(run, sampler, loader)
+            if sampler in done or not (leaves or (_pads(sampler) and counts_samples(loop))):
                 continue
             reduction = _reduced(run, loader)
             if reduction is not None:
                 done.add(sampler)
-                yield _finding(sampler, loop, reduction)
+                yield _finding(sampler, loop, reduction, _LEAVES_OUT if leaves else _PADS)
     for call, loader in filled_up(run):
         yield Finding(
             "DDP209",
@@ -45,12 +47,20 @@ def lint(run: Run) -> Iterable[Finding]:
         )
 
 
-def _finding(sampler: RankThing, loop: RankLoop, reduction: RankCall) -> Finding:
+_PADS = (
+    "where samples do not divide evenly the sampler repeats some, and the metric counts them twice"
+)
+_LEAVES_OUT = (
+    "where samples do not divide evenly the sampler leaves the last ones out, and the metric is of"
+    " the others"
+)
+
+
+def _finding(sampler: RankThing, loop: RankLoop, reduction: RankCall, message: str) -> Finding:
     return Finding(
         "DDP209",
         sampler.site or loop.site,
-        "where samples do not divide evenly the sampler repeats some, and the metric counts them"
-        " twice",
+        message,
         Severity.NOTE,
         (),
         "deal without filling up: Subset(dataset, range(rank, len(dataset), world_size)) and sums"
@@ -62,12 +72,34 @@ def _finding(sampler: RankThing, loop: RankLoop, reduction: RankCall) -> Finding
 def _pads(sampler: RankThing) -> bool:
     """Neither drop_last nor a look at whether the length divides."""
     call = sampler.call
-    if call is None or sampler.cls is not None or call.ranks != ALL or call.star:
+    if call is None or not _is_torch_s(sampler, call):
         return False
     drop = call.arg(5, "drop_last")
     if drop is not None and drop.constant is not False:
         return False
-    return not any(_TESTS_LENGTH.search(text_around(one)) for one in call.way)
+    return not _looks_at_length(call)
+
+
+def _leaves_out(run: Run, sampler: RankThing, loader: RankThing) -> bool:
+    """drop_last=True, of samples that are not known to divide, and no other loader has the rest."""
+    call, dataset = sampler.call, dataset_of(loader)
+    if call is None or dataset is None or not _is_torch_s(sampler, call):
+        return False
+    drop = call.arg(5, "drop_last")
+    if drop is None or drop.constant is not True or _looks_at_length(call):
+        return False
+    whole = set(dataset.things)
+    others = (data for _, one in loops_over(run) if one is not loader and (data := dataset_of(one)))
+    rest = any(whole & data.made_from for data in others)
+    return not rest and not divides_evenly(dataset)
+
+
+def _is_torch_s(sampler: RankThing, call: RankCall) -> bool:
+    return sampler.cls is None and call.ranks == ALL and not call.star
+
+
+def _looks_at_length(call: RankCall) -> bool:
+    return any(_TESTS_LENGTH.search(text_around(one)) for one in call.way)
 
 
 def _reduced(run: Run, loader: RankThing) -> RankCall | None:
@@ -83,8 +115,9 @@ RULE = Rule(
     "DistributedSampler gives every rank equally many samples: it repeats the first ones when the"
     " length does not divide by the world size. 5 samples on two ranks are 6, and an accuracy of .8"
     " was reported as .667. Accelerate repeats in the same way what it deals: of 42 samples"
-    " gather() gave 48 on two ranks, gather_for_metrics() 42 (measured). Training does not mind; a"
-    " metric that is published does.",
+    " gather() gave 48 on two ranks, gather_for_metrics() 42 (measured). With drop_last=True the"
+    " sampler leaves out what does not divide: of 23 samples one on two ranks, three on four."
+    " Training does not mind; a metric that is published does.",
     "pytorch#25162, #22584; pytorch/examples PR#980; lightning#12862; BUGS D05",
     bad=(PADDED, PADDED_MEAN, GATHERED, GATHERED_ENTRIES),
     good=(*CORRECT, STRIDED, *GATHERED_RIGHTLY),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.model import Facts
 from ddpify.ranks.model import RankValue
+from ddpify.ranks.origins import HASH
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, How, Rule, Severity
 from ddpify.rules.data.set_orders import Ordered, cannot_meet, set_orders, while_training
@@ -54,6 +55,21 @@ def lint(run: Run) -> Iterable[Finding]:
                 Severity.ERROR,
                 advice="go through sorted(…) of it",
                 because=((call.site, "they meet here"),),
+            )
+    yield from _dealt_by_hash(run)
+
+
+def _dealt_by_hash(run: Run) -> Iterable[Finding]:
+    """What is dealt by ``hash(name) % world_size``: each process hashes texts its own way."""
+    for value, site in run.dealt:
+        if any(origin.what == HASH for origin in value.origins):
+            yield Finding(
+                "DDP220",
+                site,
+                "each process hashes texts to numbers of its own: what is dealt by them goes to"
+                " several ranks, or to none",
+                Severity.WARNING,
+                advice="deal by position, or by a hash that is the same everywhere: zlib.crc32",
             )
 
 
@@ -129,6 +145,7 @@ RULE = Rule(
             """),
     ),
     lint=lint,
+    words=("hash(",),
     good=(
         *CORRECT,
         changed(

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects.effects import gated
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.shared.folders import made
 from ddpify.rules.shared.meetings import at_once
 from ddpify.rules.shared.outputs import by_all, caught, own
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
@@ -26,7 +27,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per directory that every rank makes, though it must not be there."""
     for call in run.calls:
-        path = _made(call)
+        path = made(call)
         if named_apart(run, path) and by_all(run, call):
             yield Finding(
                 "DDP503",
@@ -47,16 +48,6 @@ def lint(run: Run) -> Iterable[Finding]:
                 on_rank_zero(run, call),
                 "pass exist_ok=True, or make it on the rank with number 0 only",
             )
-
-
-def _made(call: RankCall) -> RankValue | None:
-    """The path of the directory that a call makes."""
-    if call.name in ("os.mkdir", "os.makedirs"):
-        return call.arg(0, "path" if call.name == "os.mkdir" else "name")
-    if call.method != "mkdir" or call.receiver is None:
-        return None
-    paths = any(thing.name.startswith("pathlib.") for thing in call.receiver.sources())
-    return call.receiver if paths else None
 
 
 def _may_exist(call: RankCall) -> bool:

@@ -11,14 +11,11 @@ from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.names import OF_CHECKPOINTS
 from ddpify.ranks.model import RANK0
-from ddpify.ranks.model import RankValue as RankValue
-from ddpify.ranks.origins import CLOCK, RANDOM, Origin
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
+from ddpify.rules.effects.own_names import apart
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
-from ddpify.rules.shared.meetings import reads, same_words
-from ddpify.rules.shared.outputs import Write, checkpoints, files
 from ddpify.settings import Settings
 from ddpify.site import Site
 
@@ -131,32 +128,33 @@ def _paths(facts: Facts) -> list[tuple[Call, Value]]:
     return found
 
 
+_LATE = (
+    "each rank names this file for itself: others look for rank 0's in vain",
+    "rank 0 writes it",
+    "all read it",
+)
+_SPREAD = (
+    "each rank names this folder for itself: rank 0 looks for the others' files in its own",
+    "each rank writes its part",
+    "all parts are looked for here",
+)
+
+
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per clock reading in the name of a file that rank 0 writes, others read."""
-    written = [w for w in (*files(run), *checkpoints(run)) if w.call.ranks == RANK0 and w.path]
+    """Yield a finding per name of a file that ranks give for themselves and others look for."""
     done: set[Site] = set()
-    for read, path in reads(run) if written else ():
-        named = {o for o in path.all_origins if o.kind in (CLOCK, RANDOM) and o.site not in done}
-        if not named or read.ranks == RANK0:
-            continue
-        for write in written:
-            before = write.call.order < read.order and same_words(write.call, read)
-            if before and _is_one_name(write, path, named):
-                own = min(named, key=lambda origin: origin.site)
-                done.add(own.site)
-                yield Finding(
-                    "DDP506",
-                    own.site,
-                    "each rank names this file for itself: others look for rank 0's in vain",
-                    Severity.ERROR,
-                    advice="broadcast the name from rank 0",
-                    because=((write.call.place, "rank 0 writes it"), (read.site, "all read it")),
-                )
-                break
-
-
-def _is_one_name(write: Write, path: RankValue, named: set[Origin]) -> bool:
-    return write.path is not None and not named.isdisjoint(write.path.all_origins)
+    for own, write, read in apart(run):
+        if own.site not in done:
+            done.add(own.site)
+            message, here, there = _LATE if write.ranks == RANK0 else _SPREAD
+            yield Finding(
+                "DDP506",
+                own.site,
+                message,
+                Severity.ERROR,
+                advice="broadcast the name from rank 0",
+                because=((write.place, here), (read.site, there)),
+            )
 
 
 NUMBERED = (
@@ -197,7 +195,7 @@ RULE = Rule(
         changed(SCRIPT, *NUMBERED),
     ),
     lint=lint,
-    words=("strftime", "datetime.now", "time.time()"),
+    words=("strftime", "datetime.now", "time.time()", "mkdtemp", "TemporaryDirectory"),
     good=(
         *CORRECT,
         changed(

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.folders import removed
 from ddpify.rules.shared.meetings import at_once
 from ddpify.rules.shared.outputs import by_all, caught, own
 from ddpify.rules.shared.rank_zero import on_rank_zero
 
-_CALLS: Final = {"os.remove": "path", "os.unlink": "path", "os.rmdir": "path"}
-_METHODS: Final = frozenset({"unlink", "rmdir"})
 _SILENT: Final = {"unlink": "missing_ok", "rmtree": "ignore_errors"}
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per file that all ranks remove, each as if it were alone."""
     for call in run.calls:
-        path = _removed(call)
+        path = removed(call)
         if path is None or own(path) or _may_be_gone(call) or caught(call):
             continue
         if by_all(run, call) and at_once(run, call):
@@ -35,23 +34,11 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _removed(call: RankCall) -> RankValue | None:
-    """The path that a call removes."""
-    if call.name in _CALLS:
-        return call.arg(0, _CALLS[call.name])
-    if call.name == "shutil.rmtree":
-        return call.arg(0, "path")
-    if call.method not in _METHODS or call.receiver is None:
-        return None
-    paths = any(thing.name.startswith("pathlib.") for thing in call.receiver.sources())
-    return call.receiver if paths else None
-
-
 def _may_be_gone(call: RankCall) -> bool:
     """Whether a call accepts that there is nothing any more."""
     name = _SILENT.get(call.method)
     said = call.arg(1 if name == "ignore_errors" else 0, name) if name else None
-    silent = said is not None and said.constant is not False and call.name not in _CALLS
+    silent = said is not None and said.constant is not False and not call.name.startswith("os.")
     return call.star or silent
 
 

@@ -63,7 +63,7 @@ def evaluate(net, loader):
 def main():
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    rows = torch.linspace(-1, 1, 808).reshape(101, 8)
+    rows = torch.linspace(-1, 1, {count} * 8).reshape({count}, 8)
     dataset = TensorDataset(rows, (rows.sum(dim=1) > 0).long())
 {loader}
     model = DDP(torch.nn.Linear(8, 2))
@@ -87,7 +87,8 @@ _STRIDE = """    share = Subset(dataset, range(rank, len(dataset), world_size))
 
 
 def _evaluation(result: str, loader: str) -> Example:
-    return _example(_EVALUATE.format(result=result, loader=loader))
+    count = 104 if "drop_last" in loader else 101  # nothing is left out
+    return _example(_EVALUATE.format(result=result, loader=loader, count=count))
 
 
 PADDED = _evaluation(_SUMS, _PADDING.replace("=False)", "=False)  # DDP209"))

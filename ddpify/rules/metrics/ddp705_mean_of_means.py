@@ -9,6 +9,7 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.feeds import EQUAL_MEANS, UNEQUAL_AVERAGE, UNEQUAL_MEANS
+from ddpify.rules.metrics.averages import averages
 from ddpify.rules.shared.feeds import by_rank, dataset_of, dealt_by
 from ddpify.rules.shared.quotients import (
     Added,
@@ -17,6 +18,18 @@ from ddpify.rules.shared.quotients import (
     collected,
     loops_over,
     quotients_given,
+)
+from ddpify.site import Site
+
+_UNEQUAL = (
+    "a mean of this rank's share is averaged over the ranks: shares that are unequal get equal"
+    " weight",
+    "all_reduce the sum and the count, and divide afterwards",
+)
+_NO_MEAN = (
+    "what each rank computes of its share is averaged over the ranks, and that is not the number of"
+    " all samples",
+    "gather the samples, or reduce the sums and counts that it is computed from",
 )
 
 
@@ -27,17 +40,37 @@ def lint(run: Run) -> Iterable[Finding]:
         for loop, loader in loops_over(run)
         for one in (*added(loop, loader), *collected(loop, loader))
     ]
+    given: set[Site] = set()
     for call in run.named("torch.distributed.all_reduce", "torch.distributed.reduce"):
         for mean, count in islice(_unequal(call, sums), 1):
+            given.add(mean.call.site)
             yield Finding(
                 "DDP705",
                 mean.call.site,
-                "a mean of this rank's share is averaged over the ranks: shares that are unequal"
-                " get equal weight",
+                _UNEQUAL[0],
                 Severity.WARNING,
                 (),
-                "all_reduce the sum and the count, and divide afterwards",
+                _UNEQUAL[1],
                 ((count.site, "each rank counts its own"),),
+            )
+    yield from (one for one in _averaged(run) if one.site not in given)
+
+
+def _averaged(run: Run) -> Iterator[Finding]:
+    """What is no mean, or a mean over a count of each rank's own, and is averaged all the same."""
+    done: set[Site] = set()
+    for one in averages(run):
+        if one.call.site not in done:
+            done.add(one.call.site)
+            message, advice = _UNEQUAL if one.mean else _NO_MEAN
+            yield Finding(
+                "DDP705",
+                one.call.site,
+                message,
+                Severity.WARNING,
+                (),
+                advice,
+                ((one.made.site, "each rank computes its own"),),
             )
 
 

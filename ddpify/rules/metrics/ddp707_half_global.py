@@ -12,6 +12,7 @@ from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.metrics.metrics import shows
+from ddpify.rules.metrics.summed_again import summed_again
 from ddpify.rules.shared.outputs import CHECKPOINTS
 from ddpify.site import Site
 
@@ -54,6 +55,25 @@ def lint(run: Run) -> Iterable[Finding]:
                     "reduce both, or neither",
                     ((where, what),),
                 )
+    yield from _again(run)
+
+
+def _again(run: Run) -> Iterator[Finding]:
+    """Totals that hold those of all ranks already, and are added to and reduced again."""
+    done: set[Site] = set()
+    for one in summed_again(run):
+        if one.call.site not in done:
+            done.add(one.call.site)
+            yield Finding(
+                "DDP707",
+                one.call.site,
+                "what was summed over the ranks in the round before is summed again: N times what"
+                " was there, and this round's",
+                Severity.WARNING,
+                (),
+                "reduce a copy, or begin anew at zero in each round",
+                ((one.loop.site, "in this loop"), (one.added, "added to here")),
+            )
 
 
 def _odd(value: RankValue) -> Iterator[Mark]:

@@ -7,14 +7,16 @@ there for everything that rank 1 does after its own n-th, and for nothing before
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import RANK0, RANK1, RankCall, RankValue
+from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same, spread
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
+from ddpify.rules.shared.folders import made, within
 from ddpify.rules.shared.outputs import (
     OPENS,
     caught,
@@ -41,6 +43,7 @@ READS = {
 _ONE_WAY = frozenset({"reduce", "gather", "gather_object", "new_group", "destroy_process_group"})
 _IN_TURN = frozenset({"main_process_first", "local_main_process_first", "rank_zero_first"})
 _WAITS = frozenset({"wait_for_everyone", "barrier"})
+_ASKS = re.compile(r"\b(?:exists|isfile|is_file)\(")
 
 
 def early_reads(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
@@ -52,7 +55,6 @@ def early_reads(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     ]
     if not written:
         return
-    meets = {rank: _meetings(run, rank) for rank in (RANK0, RANK1)}
     for call, path in reads(run):
         if own(path):
             continue
@@ -63,12 +65,33 @@ def early_reads(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
             and one_path(where, path)
             and not _excludes(run, write, call)
         ]
-        if (
-            early
-            and _overtakes(run, early[-1], call, meets)
-            and not _asked(run, early[-1], call, path)
-        ):
+        if early and overtakes(run, early[-1], call) and not _asked(run, early[-1], call, path):
             yield call, early[-1]
+
+
+def early_uses(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
+    """(write, making): other ranks may write into a folder before one rank has made it."""
+    dirs = [(call, path) for call in run.calls if (path := made(call)) is not None]
+    alone = [one for one in dirs if one[0].ranks in (RANK0, RANK1)]
+    for write in (*files(run), *checkpoints(run)) if alone else ():
+        path, call = write.path, write.call
+        if path is None or call.method == "save_pretrained" or caught(call):
+            continue
+        before = [(one, folder) for one, folder in dirs if one.order < call.order]
+        for making, folder in before:
+            rank = RANK1 if making.ranks == RANK0 else RANK0
+            if making.ranks == ALL or not within(path, folder, rank - 1):
+                continue
+            own = any(o.ranks & rank and within(other, folder, rank - 1) for o, other in before)
+            if not own and overtakes(run, making, call) and not _excludes(run, making, call):
+                yield call, making
+                break
+
+
+def waited_for(run: Run, first: RankCall, second: RankCall) -> bool:
+    """Whether any collective of all ranks stands between: also one rank alone may wait in it."""
+    between = (c for c in run.calls if c.everywhere and first.order < c.order < second.order)
+    return any(collective(c) is not None or _meets(c) for c in between)
 
 
 def _excludes(run: Run, a: RankCall, b: RankCall) -> bool:
@@ -126,21 +149,28 @@ def reads(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
             yield call, path
 
 
-def _overtakes(run: Run, write: RankCall, read: RankCall, meets: dict[int, list[int]]) -> bool:
-    """Whether a rank that did not write has met the writer as rarely as at the write."""
-    reader = (RANK0 | RANK1) & ~write.ranks
-    if not read.ranks & reader:
+def overtakes(run: Run, first: RankCall, second: RankCall, ranks: int = ALL) -> bool:
+    """Whether a rank other than those of ``first``, which comes before in the program, may come to
+    ``second`` before they are done with it; ``ranks``: of those of ``first``, who is asked about.
+    """
+    ranks &= first.ranks
+    others = ALL & ~ranks
+    if ranks not in (RANK0, RANK1) or not second.ranks & others:
         return False
     together = (call.order for call in run.calls if call.everywhere and _meets(call))
-    if any(write.order < order < read.order for order in together):
+    if any(first.order < order < second.order for order in together):
         return False
-    before_write = bisect_left(meets[write.ranks], write.order)
-    before_read = bisect_left(meets[reader], read.order)
-    return before_read <= before_write
+    before = bisect_left(_meetings(run, ranks), first.order)
+    return bisect_left(_meetings(run, others), second.order) <= before
 
 
 def _meetings(run: Run, rank: int) -> list[int]:
-    return [call.order for call in run.calls if call.ranks & rank and _meets(call)]
+    return run.once(_meetings_of)[rank]
+
+
+def _meetings_of(run: Run) -> dict[int, list[int]]:
+    meets = [call for call in run.calls if _meets(call)]
+    return {rank: [one.order for one in meets if one.ranks & rank] for rank in (RANK0, RANK1)}
 
 
 def _meets(call: RankCall) -> bool:
@@ -173,5 +203,10 @@ def _asked(run: Run, write: RankCall, read: RankCall, path: RankValue) -> bool:
     return any(
         write.order < call.order < read.order and one_path(path, call.args[0])
         for call in run.calls
-        if call.name in FILE_TESTS and call.args
+        if call.args and (call.name in FILE_TESTS or _looks(call))
     )
+
+
+def _looks(call: RankCall) -> bool:
+    """Whether a function, which may not be read any further, is about whether files are there."""
+    return call.target is not None and _ASKS.search(call.target.text) is not None

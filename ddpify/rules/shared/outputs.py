@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from ddpify.python import writers
 from ddpify.ranks.events import Exit, Store
 from ddpify.ranks.model import RankCall, RankGuard, RankValue
-from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK
+from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
+from ddpify.ranks.words import FILE_TESTS, OWN_FILES
 from ddpify.rules.shared.feeds import held
 from ddpify.site import Site
 
@@ -37,7 +38,8 @@ MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 SPAWN = "torch.multiprocessing.spawn"
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
-    "tempfile.",
+    *OWN_FILES,
+    "tempfile.SpooledTemporaryFile",
     "io.BytesIO",
     "io.StringIO",
     "os.getpid",
@@ -145,13 +147,18 @@ def own(value: RankValue | None) -> bool:
     """Whether a path is each process's own, or no path at all."""
     if value is None:
         return False
-    if value.by_rank or any(value.has(kind) for kind in (DATA, CLOCK, RANDOM)):
+    if value.by_rank or any(_is_each_rank_s(origin) for origin in value.origins):
         return True
     if value.constant == "/dev/null" or value.atoms == (None, None):
         return True
     # Our helpers pack what they send in memory: what comes out is everybody's.
     made = (t for t in value.sources() if t.call is None or not t.call.module.ours)
     return any(thing.name.startswith(_OWN) for thing in made)
+
+
+def _is_each_rank_s(origin: Origin) -> bool:
+    """What a listing tells of is no rank's own, though another may find more when it looks."""
+    return origin.kind in (DATA, CLOCK, RANDOM) and origin.what not in FILE_TESTS
 
 
 def its_own(write: Write) -> bool:

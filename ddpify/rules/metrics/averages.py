@@ -1,0 +1,175 @@
+"""Numbers of each rank's share that are averaged over the ranks, though that of all is no mean.
+
+The mean of the ranks' F1 scores is no F1 score; that of their ratios or means is the whole one's
+only where all ranks count equally many.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ddpify.ranks.collective import Collective, collective
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.origins import DATA, IDENTITY, RANDOM, STRIDE, Symbol
+from ddpify.ranks.run import Run
+from ddpify.ranks.words import DIST
+from ddpify.rules.shared.counted import divides_evenly
+from ddpify.rules.shared.syntax import scope
+
+_SENT: Final = {
+    "all_reduce": "tensor",
+    "reduce": "tensor",
+    "all_gather": "tensor",
+    "all_gather_into_tensor": "input_tensor",
+    "all_gather_object": "obj",
+    "gather": "tensor",
+    "gather_object": "obj",
+}
+_AVERAGED: Final = frozenset({f"{DIST}ReduceOp.SUM", f"{DIST}ReduceOp.AVG"})
+_MEANS: Final = frozenset("sum mean average fmean nanmean".split())
+# What gives the number that it is given, or several of them in one tensor.
+_PASSES: Final = frozenset(
+    """tensor as_tensor from_numpy stack cat float double item to cuda cpu detach clone reshape view
+    unsqueeze squeeze numpy""".split()
+)
+_SCORES: Final = frozenset(
+    """f1_score fbeta_score precision_score recall_score roc_auc_score average_precision_score
+    matthews_corrcoef cohen_kappa_score r2_score explained_variance_score jaccard_score auc
+    balanced_accuracy_score median_absolute_error pearsonr spearmanr kendalltau auroc
+    average_precision""".split()
+)
+_LIBRARIES: Final = ("sklearn.metrics.", "torchmetrics.functional.", "scipy.stats.")
+_SPREADS: Final = frozenset("std var median nanmedian quantile percentile corrcoef".split())
+_COUNTS: Final = frozenset({"sum", "count_nonzero"})
+
+
+@dataclass(frozen=True)
+class Average:
+    """The collective that puts the ranks' numbers together, and what computed each."""
+
+    call: RankCall
+    made: RankCall
+    mean: bool  # it is a mean or a ratio, right where all ranks count equally many
+
+
+def averages(run: Run) -> Iterator[Average]:
+    """Those of which the average is not that of all samples."""
+    for call in run.named(*(f"{DIST}{name}" for name in _SENT)):
+        shared = collective(call)
+        value = shared.given(_SENT[call.method]) if shared is not None else None
+        if shared is None or value is None or not call.everywhere or not _is_mean(shared):
+            continue
+        found = next(_unlike(run, call, value), None)
+        if found is not None:
+            yield found
+
+
+def _is_mean(shared: Collective) -> bool:
+    """Whether the numbers of the ranks are added up, by the collective or afterwards."""
+    call = shared.call
+    if "reduce" in call.method:
+        op = shared.given("op")
+        return op is None or not _AVERAGED.isdisjoint(op.names())
+    into = shared.node("gather_list" if call.method == "gather" else shared.filled)
+    into = shared.node("object_gather_list") if call.method == "gather_object" else into
+    return isinstance(into, ast.Name) and any(
+        _adds_up(node, into.id) for node in ast.walk(scope(call))
+    )
+
+
+def _adds_up(node: ast.AST, name: str) -> bool:
+    """``sum(parts) / n``, ``np.mean(parts)``, ``torch.stack(parts).mean()``; not of a part."""
+    if not isinstance(node, ast.Call):
+        return False
+    function = node.func
+    word = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if word not in _MEANS:
+        return False
+    over = [*node.args[:1], *((function.value,) if isinstance(function, ast.Attribute) else ())]
+    return any(_is_all_of(one, name) for one in over)
+
+
+def _is_all_of(node: ast.expr, name: str) -> bool:
+    if isinstance(node, ast.Call) and node.args:
+        node = node.args[0]
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Average]:
+    for made in _made(value):
+        if not _of_one_rank(made):
+            continue
+        if _is_statistic(made):
+            yield Average(call, made, False)
+        elif made.method in ("mean", "nanmean") and _of_unequal(made):
+            yield Average(call, made, True)
+    ratio = _counted_by(value) if not _trains(run, call) else None
+    if ratio is not None:
+        yield Average(call, ratio, True)
+
+
+def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
+    """The calls whose result it is, or holds, as it is."""
+    for item in value.items or () if depth else ():
+        yield from _made(item, depth - 1)
+    for thing in value.things if depth else ():
+        made = thing.call
+        if made is None or thing.kind != "result":
+            continue
+        if made.method in _PASSES:
+            for inner in _inputs(made):
+                yield from _made(inner, depth - 1)
+        else:
+            yield made
+
+
+def _inputs(call: RankCall) -> tuple[RankValue, ...]:
+    return (*((call.receiver,) if call.receiver is not None else ()), *call.given)
+
+
+def _is_statistic(made: RankCall) -> bool:
+    if made.name.startswith(_LIBRARIES):
+        return made.method in _SCORES
+    of_library = made.name.startswith(("torch.", "numpy.", "statistics."))
+    return made.method in _SPREADS and (of_library or made.receiver is not None)
+
+
+def _of_one_rank(made: RankCall) -> bool:
+    return any(map(_is_own, _inputs(made)))
+
+
+def _is_own(value: RankValue) -> bool:
+    return any(o.kind in (DATA, RANDOM, *IDENTITY) for o in value.all_origins)
+
+
+def _of_unequal(made: RankCall) -> bool:
+    """Whether it is of every n-th row, of rows that are not known to divide evenly."""
+    values = [v for v in _inputs(made) if any(o.what == STRIDE for o in v.all_origins)]
+    return bool(values) and not any(map(divides_evenly, values))
+
+
+def _counted_by(value: RankValue) -> RankCall | None:
+    """What counts this rank's samples below a fraction line: ``x.sum() / mask.sum()``."""
+    for atom in value.atoms:
+        if isinstance(atom, Symbol) and atom.parts[:1] == ("Div",):
+            known = {f"{thing.name}@{id(thing)}": thing for thing in value.sources()}
+            return next(_counts(atom.parts[2], known), None)
+    return None
+
+
+def _counts(atom: Any, known: dict[str, RankThing]) -> Iterator[RankCall]:
+    if not isinstance(atom, Symbol):
+        return
+    for part in atom.parts[1:]:
+        yield from _counts(part, known)
+    thing = known.get(atom.key)
+    made = thing.call if thing is not None else None
+    if made is not None and made.method in _COUNTS and _of_one_rank(made):
+        yield made
+
+
+def _trains(run: Run, call: RankCall) -> bool:
+    return call.grad and any(loop.node in run.training_loops for loop in call.loops)

@@ -1,0 +1,98 @@
+"""What a program makes, removes and lists on disk, and which path leads into which folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.origins import TEXT, Symbol
+
+# Calls whose result is the path of what they are given, one part after the other.
+_JOINS: Final = frozenset({"os.path.join", "pathlib.Path", "pathlib.PurePath"})
+_ALIKE: Final = frozenset(
+    "builtins.str os.fspath os.path.abspath os.path.realpath os.path.normpath".split()
+)
+_LISTS: Final = {
+    "os.listdir": "path",
+    "os.scandir": "path",
+    "os.walk": "top",
+    "glob.glob": "pathname",
+    "glob.iglob": "pathname",
+}
+_OF_PATHS: Final = frozenset({"glob", "rglob", "iterdir"})
+_REMOVES: Final = {name: "path" for name in "os.remove os.unlink os.rmdir shutil.rmtree".split()}
+_REMOVING: Final = frozenset({"unlink", "rmdir"})
+_DEPTH: Final = 12
+
+
+def made(call: RankCall) -> RankValue | None:
+    """The path of the directory that a call makes."""
+    if call.name in ("os.mkdir", "os.makedirs"):
+        return call.arg(0, "path" if call.name == "os.mkdir" else "name")
+    return _path(call, frozenset({"mkdir"}))
+
+
+def removed(call: RankCall) -> RankValue | None:
+    """The path that a call removes."""
+    if call.name in _REMOVES:
+        return call.arg(0, _REMOVES[call.name])
+    return _path(call, _REMOVING)
+
+
+def listed(call: RankCall) -> RankValue | None:
+    """The folder, or the pattern, of which a call lists the files."""
+    if call.name in _LISTS:
+        return call.arg(0, _LISTS[call.name])
+    return _path(call, _OF_PATHS)
+
+
+def _path(call: RankCall, methods: frozenset[str]) -> RankValue | None:
+    """The receiver of one of these methods, if it is a path."""
+    if call.method not in methods or call.receiver is None:
+        return None
+    paths = any(thing.name.startswith("pathlib.") for thing in call.receiver.sources())
+    return call.receiver if paths else None
+
+
+def within(path: RankValue, folder: RankValue, rank: int) -> bool:
+    """Whether a path surely is a folder, or leads into it."""
+    inner, outer = spelled(path, rank), spelled(folder, rank).rstrip("/")
+    return bool(outer) and (inner == outer or inner.startswith(f"{outer}/"))
+
+
+def spelled(path: RankValue, rank: int) -> str:
+    """The text of a path on one rank; what is not known of it stands there by its name."""
+    known = {f"{thing.name}@{id(thing)}": thing for thing in path.sources()}
+    return "".join(_spelled(path.atoms[rank], known, rank, _DEPTH)).removeprefix("./")
+
+
+def _spelled(atom: Any, known: Mapping[str, RankThing], rank: int, depth: int) -> Iterator[str]:
+    if not isinstance(atom, Symbol):
+        yield str(atom)
+        return
+    kind, *parts = atom.parts or ("",)
+    thing = known.get(atom.key)
+    if depth and kind in (TEXT, "Add", "Div"):
+        for number, part in enumerate(parts):
+            yield "/" if number and kind == "Div" else ""
+            yield from _spelled(part, known, rank, depth - 1)
+    elif depth and thing is not None and thing.call is not None and _is_joined(thing.call):
+        for number, value in enumerate(_parts(thing.call)):
+            yield "/" if number else ""
+            inner = {f"{one.name}@{id(one)}": one for one in value.sources()}
+            yield from _spelled(value.atoms[rank], {**known, **inner}, rank, depth - 1)
+    else:
+        yield f"<{atom.key}>"
+
+
+def _is_joined(call: RankCall) -> bool:
+    """Whether a call gives a path of its arguments."""
+    if call.name in _ALIKE:
+        return len(call.args) == 1
+    return not call.star and (call.name in _JOINS or call.method == "joinpath")
+
+
+def _parts(call: RankCall) -> tuple[RankValue, ...]:
+    own = call.method == "joinpath" and call.receiver is not None
+    return (call.receiver, *call.args) if own and call.receiver is not None else call.args
