@@ -71,6 +71,7 @@ def _rank(fact: Fact, rank: int, port: int, folder: Path) -> None:
         patience = getattr(fact, "patience", PATIENCE)
         if patience is not None:
             dist.init_process_group("gloo", timeout=timedelta(seconds=patience))
+            dist.barrier()  # none may end while the other still connects
         seen = {"value": fact(rank)}
     except BaseException as error:
         traceback.print_exc()

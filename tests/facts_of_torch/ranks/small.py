@@ -43,7 +43,7 @@ def said(action: Callable[[], Any]) -> str:
     try:
         action()
     except Exception as error:
-        return f"{type(error).__name__}: {error}"[:200]
+        return f"{type(error).__name__}: {error}"[:600]
     return ""
 
 
