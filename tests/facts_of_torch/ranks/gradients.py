@@ -121,6 +121,13 @@ def clipped_before_unscaling(rank: int) -> Any:
     return [step(True), step(False, init_scale=1024.0), step(False)]
 
 
+def scaler_that_scaled_nothing(rank: int) -> Any:
+    model = Sum()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    model(batch(rank)).sum().backward()
+    return said(lambda: torch.amp.GradScaler("cpu").step(optimizer))
+
+
 class _Head(Sum):
     def loss(self, x: torch.Tensor) -> torch.Tensor:
         return self(x).sum()
