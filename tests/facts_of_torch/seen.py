@@ -9,9 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.torchrun import finish, start
 
 ROOT = Path(__file__).parents[2]
+LIMIT = 550
+MARKS = [pytest.mark.training, pytest.mark.thorough, pytest.mark.timeout(LIMIT + 50)]
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,6 @@ def seen_of(module: str) -> Seen:
     """The facts of ``tests/facts_of_torch/ranks/<module>.py``, measured once."""
     command = [sys.executable, "-m", "tests.facts_of_torch.pairs"]
     job = start([*command, f"tests.facts_of_torch.ranks.{module}"], ROOT)
-    out, err = finish(job, timeout=280)
+    out, err = finish(job, timeout=LIMIT)
     assert job.returncode == 0, err
     return Seen(json.loads(out.splitlines()[-1]))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facts_of_torch.seen import Seen, seen_of
+from tests.facts_of_torch.seen import MARKS, Seen, seen_of
 
 pytest.importorskip("accelerate")
-pytestmark = [pytest.mark.training, pytest.mark.thorough]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facts_of_torch.seen import Seen, seen_of
+from tests.facts_of_torch.seen import MARKS, Seen, seen_of
 
-pytestmark = [pytest.mark.training, pytest.mark.thorough]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,11 @@ def test_one_rank_alone_meets_what_the_others_send_next(seen: Seen) -> None:
 
 def test_a_second_evaluation_of_one_rank_is_its_own_matter(seen: Seen) -> None:
     assert seen["second_evaluation_of_one_rank"] == [2.0, 2.0]
+
+
+def test_the_next_step_makes_up_for_it_but_not_the_second_of_all(seen: Seen) -> None:
+    assert seen["evaluation_that_the_next_step_makes_up_for"] == [2.0, 2.0]
+    assert all(rank.failed for rank in seen.ranks("the_same_behind_the_first_step"))
 
 
 def test_forwards_that_send_nothing(seen: Seen) -> None:

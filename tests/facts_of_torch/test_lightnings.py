@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.facts_of_torch.seen import Seen, seen_of
+from tests.facts_of_torch.seen import MARKS, Seen, seen_of
 from tests.support.torchrun import finish, start
 
 pytest.importorskip("lightning")
-pytestmark = [pytest.mark.training, pytest.mark.thorough]
+pytestmark = MARKS
 SCRIPTS = Path(__file__).parent / "scripts"
 
 

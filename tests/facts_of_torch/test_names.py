@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facts_of_torch.seen import Seen, seen_of
+from tests.facts_of_torch.seen import MARKS, Seen, seen_of
 
-pytestmark = [pytest.mark.training, pytest.mark.thorough]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")

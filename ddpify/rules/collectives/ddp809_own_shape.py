@@ -102,8 +102,9 @@ RULE = Rule(
     "shapes-may-differ",
     "A collective moves as many bytes as each rank's own tensor has. Rows that a mask, nonzero() or"
     " unique() leaves differ in number between ranks, and torch.tensor(x) takes its type from x:"
-    " measured, an abort on one rank, 1065353216 instead of 1 where a float met an integer, 2e-41"
-    " where lengths differed. Pad to the longest, state the dtype, or send objects.",
+    " measured, an abort on one rank, 1065353216 instead of 1 where a float met an integer, numbers"
+    " that nobody has sent where lengths differed. Pad to the longest, state the dtype, or send"
+    " objects.",
     "pytorch#156627; ignite#1569; lightning#7773; BUGS C17",
     lint=lint,
     bad=(

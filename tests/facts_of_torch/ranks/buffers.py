@@ -165,6 +165,31 @@ def second_evaluation_of_one_rank(rank: int) -> Any:
     return total.item()
 
 
+def _made_up(rank: int, steps: int) -> float:
+    """Rank 0 alone evaluates behind some steps, and the next step of both follows."""
+    model = DDP(_Marked())
+    for _ in range(steps):
+        model(torch.ones(1, 1)).sum().backward()
+    if rank == 0:
+        with torch.no_grad():
+            model(torch.ones(1, 1))
+    for _ in range(2):
+        model(torch.ones(1, 1)).sum().backward()
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    return total.item()
+
+
+def evaluation_that_the_next_step_makes_up_for(rank: int) -> Any:
+    return _made_up(rank, 2)
+
+
+@waiting(2)
+def the_same_behind_the_first_step(rank: int) -> Any:
+    """The buckets are agreed on in the next step of rank 0, and before the buffers by rank 1."""
+    return _made_up(rank, 1)
+
+
 def _of_rank_0(rank: int, model: DDP, net: nn.Module, steps: int, *, learn: bool) -> float:
     """Rank 0 alone calls ``net`` after some steps of ``model``. 2.0 where nothing was sent."""
     for _ in range(steps):

@@ -44,12 +44,13 @@ def orders(rank: int) -> Any:
         return seen
 
     told = epochs(lambda sampler, epoch: sampler.set_epoch(epoch))
+    shares = [index for share in _both(told[0]) for index in share]
     return {
         "untold": len({*map(tuple, epochs(lambda sampler, epoch: None))}),
         "told": len({*map(tuple, told)}),
         "constant": len({*map(tuple, epochs(lambda sampler, epoch: sampler.set_epoch(7)))}),
         "within": epochs(lambda sampler, epoch: sampler.set_epoch(epoch), after=True) == told,
-        "shares": sorted(sum(_both(told[0]), [])) == [*range(16)],
+        "shares": sorted(shares) == [*range(16)],
     }
 
 
@@ -68,9 +69,7 @@ def asked_of_others(rank: int) -> Any:
 def old_iterators(rank: int) -> Any:
     """`next`, the method of Python 2, with and without workers."""
     loaders = [DataLoader(range(4), num_workers=workers) for workers in (0, 1)]
-    return [
-        [hasattr(iter(loader), "next"), iter(loader).__next__().item()] for loader in loaders
-    ]
+    return [[hasattr(iter(loader), "next"), iter(loader).__next__().item()] for loader in loaders]
 
 
 def sampler_and_shuffle(rank: int) -> Any:
@@ -86,7 +85,7 @@ def without_a_sampler(rank: int) -> Any:
     torch.manual_seed(0)
     batches = [batch.tolist() for batch in DataLoader(range(8), batch_size=2, shuffle=True)]
     first, second = _both(batches)
-    return [len(batches), sorted(sum(batches, [])) == [*range(8)], first == second]
+    return [len(batches), sorted(i for b in batches for i in b) == [*range(8)], first == second]
 
 
 def batch_sizes(rank: int) -> Any:
@@ -168,7 +167,7 @@ def data_of_each_rank(rank: int) -> Any:
     names = [f"{number}.png" for number in range(8)]
     listed = names if rank == 0 else names[::-1]
     own = [listed[index] for index in DistributedSampler(listed, shuffle=False)]
-    taken = sum(_both(own), [])
+    taken = [name for names in _both(own) for name in names]
     return {
         "seventh": _both(listed[7]),
         "twice": len(taken) - len({*taken}),

@@ -92,7 +92,11 @@ def prepared(rank: int) -> Any:
     """What prepare_data assigns; the steps and batches of 16 samples in batches of 4."""
     rows, model, trainer = _Rows(), _Net(), _trainer()
     trainer.fit(model, datamodule=rows)
-    return {"rows": hasattr(rows, "rows"), "steps": trainer.global_step, "samples": len(model.given)}
+    return {
+        "rows": hasattr(rows, "rows"),
+        "steps": trainer.global_step,
+        "samples": len(model.given),
+    }
 
 
 @groupless

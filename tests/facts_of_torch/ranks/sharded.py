@@ -81,7 +81,11 @@ def shards(rank: int) -> Any:
     net = _Net()
     model = fully_shard(net)
     wrapped = {"same object": model is net, "class": type(model).__name__}
-    return {**wrapped, "own rows": model.layer.weight.to_local().shape[0], "user's": isinstance(model, _Net)}
+    return {
+        **wrapped,
+        "own rows": model.layer.weight.to_local().shape[0],
+        "user's": isinstance(model, _Net),
+    }
 
 
 def averaged(rank: int) -> Any:

@@ -156,7 +156,12 @@ def beside(rank: int) -> Any:
     nn.init.ones_(head.weight)
     loose = nn.Parameter(torch.ones(()))
     (head(model(batch(rank))) * loose).sum().backward()
-    return {"inside": gradients(model), "head": gradients(head), "loose": loose.grad.item(), "drawn": drawn}
+    return {
+        "inside": gradients(model),
+        "head": gradients(head),
+        "loose": loose.grad.item(),
+        "drawn": drawn,
+    }
 
 
 def devices(rank: int) -> Any:
