@@ -30,7 +30,7 @@ class Rank:
     @property
     def waited(self) -> bool:
         """It was still waiting for its peer when the group's time was up."""
-        return "imed out" in self.error
+        return "imed out" in self.error or "timeout" in self.error
 
     @property
     def failed(self) -> bool:
@@ -50,6 +50,11 @@ class Seen:
         ranks = self.ranks(fact)
         assert not any(rank.failed for rank in ranks), ranks
         return [rank.value for rank in ranks]
+
+    def hung(self, fact: str) -> bool:
+        """All waited, until the time of the first was up; the others may have noticed that."""
+        ranks = self.ranks(fact)
+        return all(rank.failed for rank in ranks) and any(rank.waited for rank in ranks)
 
     def errors(self, fact: str) -> list[str]:
         """What was raised on each rank, "" where nothing was."""

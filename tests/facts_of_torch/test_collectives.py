@@ -76,7 +76,7 @@ def test_members_alone_may_make_it_but_further_ones_of_the_kind_do_not_meet(seen
 
 
 def test_both_receive_first_and_nobody_sends(seen: Seen) -> None:
-    assert all(rank.waited for rank in seen.ranks("both_receive_first"))
+    assert seen.hung("both_receive_first")
     assert seen["in_good_order"] == [[2.0] * 4, [1.0] * 4]
 
 
@@ -109,7 +109,7 @@ def test_before_the_wait_it_may_be_the_old_value(seen: Seen) -> None:
 
 
 def test_each_rank_sends_and_nobody_receives(seen: Seen) -> None:
-    assert all(rank.waited for rank in seen.ranks("each_sends"))
+    assert seen.hung("each_sends")
     assert seen.ranks("each_sends_to_itself")[1].waited
 
 

@@ -92,9 +92,9 @@ RULE = Rule(
     "DDP109",
     "spawn-under-torchrun",
     "torchrun starts one process per GPU. If each of them spawns one per GPU again, N times N"
-    " processes with N different ranks ask for one group of N. Who meets whom is chance: of seven"
-    " runs of two by two, three ended with an error, two hung, and in two there were two groups,"
-    " each of which trained by itself, without an error.",
+    " processes with N different ranks ask for one group of N. Who meets whom is chance: of nine"
+    " runs of two by two three ended with an error, two hung, and in four there were two groups,"
+    " each of which went on by itself, without an error.",
     "torch.multiprocessing documentation; BUGS L07 (killed after 40 s)",
     bad=(
         Example(

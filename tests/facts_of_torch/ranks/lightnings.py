@@ -155,7 +155,7 @@ class _Stops(_Net):
 
     def on_fit_end(self) -> None:
         if self.global_rank == 0:
-            while_others_wait(3.0)
+            while_others_wait()
 
 
 @groupless
@@ -203,7 +203,7 @@ class _Saves(_Net):
         if self.global_rank == 0:
             self.trainer.save_checkpoint("one.ckpt")
         else:
-            while_others_wait(3.0)
+            while_others_wait()
 
 
 @groupless
@@ -216,7 +216,7 @@ class _AsksFolder(_Net):
         if self.global_rank == 0:
             assert self.trainer.log_dir is not None
         else:
-            while_others_wait(3.0)
+            while_others_wait()
 
 
 @groupless
@@ -231,7 +231,7 @@ class _LogsOnOne(_Net):
 
     def on_validation_end(self) -> None:
         if self.global_rank:
-            while_others_wait(3.0)
+            while_others_wait()
 
 
 @groupless
