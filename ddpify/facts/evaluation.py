@@ -1,8 +1,8 @@
 """Where evaluation should call the inner module, or go through the training loader whole.
 
-The wrapper broadcasts buffers in every forward, also in eval mode, so evaluation and sampling
-go around it; a training loader gives each rank its share. The outermost argument that only
-evaluation uses is the smallest edit.
+The wrapper broadcasts buffers in evaluations, too (DDP304), so these and sampling go around it; a
+training loader gives each rank its share. The outermost argument that only evaluation uses is the
+smallest edit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a wrapped model is sure to have buffers: DDP synchronises those in every forward."""
+"""Whether a wrapped model is sure to have buffers: DDP synchronises those in forwards."""
 
 from __future__ import annotations
 

@@ -33,11 +33,12 @@ RULE = Rule(
     FORWARD,
     "forward-on-some-ranks",
     "DistributedDataParallel broadcasts the buffers of the model (the running averages of batch"
-    " norm) in its first forward and in each that follows one of training, in eval mode and under"
-    " no_grad, too (counted with torch 2.13); FSDP gathers the parameters."
-    " Called on rank 0 alone that meets the next collective of the others: measured, an abort with"
-    " 'op.preamble.length <= op.nbytes', a broken connection, or a hang. A model without buffers"
-    " does not communicate in its forward, and `model.module(...)` never does.",
+    " norm) in its first forward and in each that follows one with gradients, in eval mode and"
+    " under no_grad, too (counted with torch 2.13); FSDP gathers the parameters. Called on rank 0"
+    " alone that meets the next collective of the others: measured, an abort with"
+    " 'op.preamble.length <= op.nbytes', a broken connection, or a hang. Without buffers it"
+    " communicates in one forward alone, that with gradients behind the first backward, and"
+    " `model.module(...)` never does.",
     "pytorch#54059, #53979, #20611, #48988; DistributedDataParallel docstring; BUGS C06",
     lint=lint,
     bad=(

@@ -21,7 +21,8 @@ RULE = Rule(
     "new_group() has to be called by all ranks in the same order, those that will not be members"
     " included: groups are named by a counter, and the members meet at the store. Made by some"
     " ranks only, it ends with DistStoreError after the time limit (measured), or names the next"
-    " group differently. `use_local_synchronization=True` lets the members alone make it.",
+    " group differently. `use_local_synchronization=True` lets the members alone make it; further"
+    " groups of this kind meet only where all of their ranks know as many groups (measured).",
     "torch.distributed.new_group documentation; pytorch#130102; llm-compressor#2869; BUGS C15",
     lint=lint,
     bad=(

@@ -144,9 +144,9 @@ RULE = Rule(
     " or unique() leaves differ in number between ranks, so do those of rows[rank::world] and of a"
     " last rank that takes the rest, where they do not divide evenly; and torch.tensor(x) takes"
     " its type from x: measured, an abort on one rank, 1065353216 instead of 1 where a float met"
-    " an integer, 2e-41 where lengths differed; float64 on rank 0 and float32 on the other end in"
-    " a broken connection, and a broadcast of three floats into int64 gave 4611686019509518336."
-    " Pad to the longest, state the dtype, or send objects.",
+    " an integer, numbers that nobody has sent where lengths differed; float64 on rank 0 and"
+    " float32 on the other end in a broken connection, and a broadcast of three floats into int64"
+    " gave 4611686019509518336. Pad to the longest, state the dtype, or send objects.",
     "pytorch#156627; ignite#1569; lightning#7773; BUGS C17",
     lint=lint,
     bad=(

@@ -40,8 +40,8 @@ RULE = Rule(
     "object-list-misuse",
     "broadcast_object_list() replaces the elements of the list it is given. A list that is written"
     " in the call is thrown away with what arrived in it, so the other ranks go on with None"
-    " (measured: half the length after the sum). It must be as long on every rank: with 2 and 1"
-    " elements gloo aborts or asks for 3 exabytes.",
+    " (measured). It must be as long on every rank: with 2 and 1 elements gloo aborts, with 1 and 2"
+    " ranks read what nobody has sent (measured: EOFError).",
     "torch.distributed.broadcast_object_list documentation; BUGS L10",
     lint=lint,
     bad=(

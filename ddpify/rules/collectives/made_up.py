@@ -1,9 +1,10 @@
 """A forward on one rank that the next training step makes up for.
 
-DDP broadcasts buffers in a forward only if the forward before it was one of a training step. After
+DDP broadcasts buffers in a forward only if the forward before it was one with gradients. After
 rank 0's forward under no_grad its next training forward does not broadcast, and that of the others
 meets the broadcast that rank 0 has made already (run on two ranks: as many on each, equal weights).
-Any other collective in between would meet it instead.
+Any other collective in between would meet it instead; so does, behind the very first step, what
+DDP agrees on in the second: its buckets.
 """
 
 from __future__ import annotations

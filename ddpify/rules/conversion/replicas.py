@@ -1,6 +1,6 @@
 """A program with DDP by hand: its models are sharded where they are complete, before an optimizer.
 
-DDP sent rank 0's weights when it wrapped a model, and rank 0's buffers before each forward; that
+DDP sent rank 0's weights when it wrapped a model, and rank 0's buffers before forwards; that
 stays, in the open. What of DDP is not followed, or has no counterpart, is named.
 """
 

@@ -126,9 +126,9 @@ RULE = Rule(
     "split-per-rank",
     "Every process of a job that is not seeded starts with another random state. A split or a"
     " permutation drawn from it (or after torch.manual_seed(seed + rank)) differs between ranks:"
-    " the whole held-out set of rank 0 was in the training set of rank 1, and a sampler's indices"
-    " mean other samples on each rank. So do the places of a list of files of which each rank takes"
-    " every n-th (measured: two of twelve files were read by both ranks, two by none).",
+    " rank 1 trained on 3 of the 4 samples that rank 0 had held out (measured), and a sampler's"
+    " indices mean other samples on each rank. So do the places of a list of files of which each"
+    " rank takes every n-th (measured: two of twelve files were read by both ranks, two by none).",
     "lightning#7728, #18638; OpenTau#498; BUGS D09",
     bad=(
         changed(BY_HAND, _IMPORT, ("    sampler =", _SPLIT)),

@@ -170,8 +170,9 @@ NUMBERED = (
 RULE = Rule(
     "DDP506",
     "run-name-from-clock",
-    "Ranks start at slightly different times: a run directory named from the clock (or a random id)"
-    " is another directory on each rank, and who resumes or reads looks in the wrong one.",
+    "Ranks start at slightly different times (measured: milliseconds apart): a run directory named"
+    " from the clock may be another directory on each rank, and one named by a random id is. Who"
+    " resumes or reads looks in the wrong one.",
     "PATTERNS B2.21; BUGS K03",
     check,
     bad=(

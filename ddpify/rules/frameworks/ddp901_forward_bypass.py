@@ -203,8 +203,8 @@ RULE = Rule(
     "sharded-forward-bypass",
     "FSDP gathers parameters and averages gradients in hooks around the model's forward. Another"
     " method, .forward() or a layer called directly runs without them: 'got mixed torch.Tensor and"
-    " DTensor', or, once a regular forward has run, gradients that differ between ranks (measured:"
-    " 1 and 2) and no error.",
+    " DTensor', or, while a regular forward has left the weights whole (until the backward),"
+    " gradients that differ between ranks (measured: 1 and 2) and no error.",
     "torch.distributed.fsdp.fully_shard, register_fsdp_forward_method; BUGS G02",
     check,
     lint=lint,

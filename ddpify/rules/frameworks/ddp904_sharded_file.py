@@ -172,7 +172,8 @@ RULE = Rule(
     "sharded-state-dict-saved",
     "state_dict() of a fully_shard model and of its optimizer holds DTensors; torch.save writes"
     " this rank's part of them. The file of rank 0 has half of the rows (measured: 4 of 8) and"
-    " loads into no plain model: 'got mixed torch.Tensor and DTensor'.",
+    " loads into no plain model: 'got mixed torch.Tensor and DTensor', with assign=True in the"
+    " first forward.",
     "torch.distributed.checkpoint.state_dict; pytorch#136336, lightning#17702; BUGS K07",
     check,
     lint=lint,

@@ -180,9 +180,10 @@ _MARK = "  # DDP909"
 RULE = Rule(
     "DDP909",
     "uneven-sharded-evaluation",
-    "The forward of a fully sharded model gathers weights from all ranks, also under no_grad."
-    " A rank with one batch less than another ends its loop, and the other waits in the forward"
-    " until the process group gives up.",
+    "The forward of a sharded model gathers weights from all ranks, also under no_grad: those of"
+    " its blocks each time, its own in the first one behind a backward (measured). A rank with one"
+    " batch less than another ends its loop, and the other waits in the forward until the process"
+    " group gives up.",
     "torch.distributed.fsdp.fully_shard; CONTRACT: FSDP, equal step counts",
     check,
     lint=lint,

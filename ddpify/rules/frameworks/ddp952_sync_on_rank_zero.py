@@ -35,8 +35,9 @@ def _on(call: RankCall, flag: str) -> bool:
 RULE = Rule(
     "DDP952",
     "sync-and-rank-zero-only",
-    "rank_zero_only=True keeps the other ranks out of self.log, so sync_dist=True has nobody to"
-    " reduce with: rank 0's number is logged (Lightning 2.6; older versions may hang).",
+    "rank_zero_only=True says that rank 0 alone calls self.log, so that nothing is reduced,"
+    " whatever sync_dist says: each process has its own number, and rank 0's is logged (measured"
+    " with Lightning 2.6: 7 and 8 where 7.5 is right; older versions may hang).",
     "lightning#19620; BUGS M05",
     lint=lint,
     bad=(

@@ -191,8 +191,9 @@ _AVERAGED = (
 RULE = Rule(
     "DDP405",
     "unsupported-scheme",
-    "Line searches on a local loss and second backwards over one graph look the same under DDP and"
-    " train something else.",
+    "A line search on a local loss takes as many backwards as each rank finds: the job breaks off"
+    " or hangs (measured with LBFGS), or ranks step apart. A second backward over one graph gives"
+    " each rank's own gradient, without an error.",
     "BUGS G13; PATTERNS B1.2, B2.19",
     check,
     bad=(

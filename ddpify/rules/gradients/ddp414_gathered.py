@@ -89,8 +89,9 @@ RULE = Rule(
     "DDP414",
     "gather-without-gradient",
     "torch.distributed.all_gather() copies numbers into tensors that know of no graph (measured:"
-    " requires_grad is False). A contrastive loss over gathered embeddings then trains nothing, or"
-    " only the side that was not gathered.",
+    " requires_grad is False). A contrastive loss over gathered embeddings then trains only what"
+    " was not gathered: one side, or a temperature. Where nothing is left, backward() raises 'does"
+    " not require grad'.",
     "fromage#33, vissl#123, open_clip#616; BUGS G15",
     lint=lint,
     bad=(

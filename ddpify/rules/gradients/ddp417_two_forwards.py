@@ -95,10 +95,11 @@ for x, y in loader:
 RULE = Rule(
     "DDP417",
     "two-forwards-with-buffers",
-    "Before each forward DistributedDataParallel copies rank 0's buffers to all ranks, in place."
-    " What an earlier forward of the same iteration saved for its backward is changed by that: on"
-    " CUDA the backward stops with 'one of the variables needed for gradient computation has been"
-    " modified by an inplace operation' (not seen on the CPU).",
+    "Before a forward that follows one with gradients DistributedDataParallel copies rank 0's"
+    " buffers to all ranks, in place. What the earlier one saved of them for its backward is"
+    " changed by that: on CUDA the backward stops with 'one of the variables needed for gradient"
+    " computation has been modified by an inplace operation'; on the CPU there is no error, and"
+    " the gradient is another one (measured: 5 for 1).",
     "pytorch#22095, pytorch#175024; BUGS G20",
     lint=lint,
     severity=Severity.WARNING,

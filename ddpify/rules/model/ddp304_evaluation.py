@@ -17,7 +17,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         yield Finding(
             "DDP304",
             site,
-            "evaluation through the wrapper synchronises buffers in every forward",
+            "evaluation through the wrapper synchronises buffers",
             Severity.ERROR,
             (edit(facts, How.REPLACE, site, "unwrap({})"),),
             because=((forward.call.site, "called here outside the gradient path"),),
@@ -27,9 +27,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 RULE = Rule(
     "DDP304",
     "evaluation-through-wrapper",
-    "The wrapper broadcasts buffers before every forward, also in eval mode under no_grad. Ranks"
-    " with different batch counts, or one rank alone, then hang or read a wrong collective; the"
-    " inner module communicates nothing.",
+    "The wrapper broadcasts buffers in its first forward and in each that follows one with"
+    " gradients: in eval mode in every one, under no_grad in the first of an evaluation (measured)."
+    " One rank alone, or ranks with different batch counts where gradients are on, then hang or"
+    " read a wrong collective; the inner module communicates nothing.",
     "pytorch#54059, #53979; BUGS C06; PATTERNS B2.15-16",
     check,
     bad=(

@@ -110,9 +110,10 @@ _ASKED = "def asked(signal):\n    net.eval()\n    return net(signal.cuda()).argm
 RULE = Rule(
     "DDP305",
     "evaluation-with-own-buffers",
-    "The wrapper copies rank 0's buffers before each training forward, not after it: when training"
-    " stops for an evaluation, each rank's batch-norm statistics include its own last batch. The"
-    " ranks then measure different models, and a decision made from the number splits the job.",
+    "The wrapper copies rank 0's buffers before a training forward (not behind one under no_sync()"
+    " or no_grad), never after it: when training stops for an evaluation of the inner module, each"
+    " rank's batch-norm statistics include its own last batch. The ranks then measure different"
+    " models, and a decision made from the number splits the job.",
     "torch.nn.parallel.DistributedDataParallel (forward_sync_buffers); BUGS C04",
     check,
     bad=(

@@ -135,8 +135,9 @@ RULE = Rule(
     "DDP310",
     "nested-wrap",
     "DataParallel around DistributedDataParallel, or DDP around itself, is accepted silently and"
-    " pays for two reductions; DDP around a fully_shard-ed model stops with a RuntimeError, and"
-    " fully_shard of a DDP object is accepted and does something else than either.",
+    " pays for two reductions; DDP around a fully_shard-ed model stops with an error, and"
+    " fully_shard of a DDP object is accepted and shards it: DDP reduces nothing then, and only its"
+    " `module.` before all names is left of it (measured).",
     "pytorch docs (DataParallel and DistributedDataParallel); BUGS G21, L19",
     lint=lint,
     bad=(

@@ -57,9 +57,11 @@ def _wrapped_later(run: Run, call: RankCall, module: RankValue) -> bool:
 RULE = Rule(
     "DDP311",
     "sync-batchnorm-order",
-    "convert_sync_batchnorm replaces layers. Done after the wrap it changes the inner module in"
-    " place while the wrapper keeps what it noted of the old layers. On the CPU, wrapping a"
-    " converted model raises ValueError.",
+    "convert_sync_batchnorm replaces layers. torch wants it before the wrap, which looks at them."
+    " Done after it, the inner module is changed in place: the new layers have the weights and"
+    " buffers that the wrapper knows (measured on the CPU), but it has checked nothing. On the CPU,"
+    " wrapping a converted model raises ValueError, and so does the first forward of one that was"
+    " converted later.",
     "torch.nn.SyncBatchNorm docs (convert before wrapping), apex#109; BUGS G23",
     lint=lint,
     words=("BatchNorm",),

@@ -100,8 +100,8 @@ RULE = Rule(
     "removed-name",
     "torch.distributed has lost names over the years: default_auto_wrap_policy and the argument"
     " fsdp_auto_wrap_policy (1.13), the *_multigpu collectives (2.2), torch.distributed.pipeline"
-    " (2.4). FSDP2's fully_shard has none of FullyShardedDataParallel's arguments. Code that says"
-    " them stops with ImportError, AttributeError or TypeError.",
+    " (2.4). FSDP2's fully_shard has no argument of FullyShardedDataParallel but the module. Code"
+    " that says them stops with ImportError, AttributeError or TypeError.",
     "pytorch PR#76858, accelerate PR#475, tutorials#2975; BUGS L13",
     bad=(
         changed(

@@ -14,9 +14,9 @@ RULE = Rule(
     "legacy-launcher",
     "torch.distributed.launch is deprecated: it warns at every start, and since torch 2.0 it passes"
     " --local-rank, which stops a program whose parser says only --local_rank. torchrun sets"
-    " LOCAL_RANK, passes nothing, and takes the same other options. A warning where that"
-    " stops the program as far as it is seen, else a note. The line is mended where the program"
-    " reads LOCAL_RANK, or asks for no such option.",
+    " LOCAL_RANK, passes nothing, and takes the same other options but --use-env. A warning where"
+    " that stops the program as far as it is seen, else a note. The line is mended where the"
+    " program reads LOCAL_RANK, or asks for no such option.",
     "torch.distributed.launch documentation; timm#1724, BasicSR#626; BUGS L05",
     bad=(
         Example((*PROCESS.files, ("run.sh", f"#!/bin/sh\n{_OLD}  # DDP003\n"))),

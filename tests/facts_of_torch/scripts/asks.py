@@ -1,0 +1,3 @@
+"""Asks a question."""
+
+print("you said", input("which? "), flush=True)
