@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from ddpify.ranks.imports import Modules
 from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
+from ddpify.ranks.ways import way_to
 from ddpify.ranks.words import TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
@@ -135,7 +136,9 @@ def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     if not run.distributed:
         return []
     found = (one for rule in rules if rule.lint is not None for one in rule.lint(run))
-    return [one for one in found if not run.is_ours(one.site.path)]
+    return [
+        replace(one, way=way_to(run, one.site)) for one in found if not run.is_ours(one.site.path)
+    ]
 
 
 def _words() -> list[str]:

@@ -108,8 +108,8 @@ class _Arguments:
 
     def loses(self, outer: Edit, inner: Edit) -> bool:
         """Whether ``outer`` replaces the argument that ``inner`` is about, or keeps another."""
-        if outer.site == inner.site:
-            return False
+        if outer.site == inner.site or outer.how not in (How.FIRST, How.ARGUMENT):
+            return False  # of launchers, no call is looked for
         value = self._of(outer.site.path).get((outer.site.span, outer.name))
         if outer.how is How.FIRST:
             return value is None or not _within(inner.site.span, value)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from ddpify.checking.causes import Cause, causes
 from ddpify.rules.base import Finding, Severity
 
 
@@ -46,6 +48,8 @@ class Named:
 class Checked:
     """The answer. Paths in ``findings`` lead there from the current folder, or from the top.
 
+    ``findings`` has one for each place; ``causes`` is what reports tell.
+
     ``applies``: something in the files hints at training with several processes; ``programs``:
     where those begin that were read so, scripts and functions that no script enters. ``unread``
     says what was not read to its end. ``texts``: files that are not (yet) as on disk.
@@ -64,6 +68,11 @@ class Checked:
     def wanting(self) -> bool:
         """Whether something is to be done; notes are for a person to settle."""
         return any(one.severity is not Severity.NOTE for one in self.findings)
+
+    @cached_property
+    def causes(self) -> tuple[Cause, ...]:
+        """The findings, several places of one cause as one."""
+        return causes(self.findings)
 
     def name(self, code: str) -> str:
         """The rule's name; "" if it has none."""

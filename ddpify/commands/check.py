@@ -231,6 +231,7 @@ def _fix(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> tuple[Che
 def _show_diff(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> int:
     """The patch goes to standard output, what no patch can hold to standard error."""
     from ddpify.checking.actions import fixed
+    from ddpify.checking.causes import causes
     from ddpify.outcome import Outcome
     from ddpify.report import diff
 
@@ -240,7 +241,9 @@ def _show_diff(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> int
     text = diff.render(Outcome(Path.cwd(), (), changes=changes), color=flags.colored)
     _print(text, flags)
     if not flags.on("quiet"):
-        click.echo(f"Would fix {len(done.done)} of {len(checked.findings)} findings.", err=True)
+        click.echo(
+            f"Would fix {len(causes(done.done))} of {len(checked.causes)} findings.", err=True
+        )
     return TO_DO if changes and not flags.on("exit_zero") else CLEAN
 
 
@@ -298,7 +301,7 @@ def _sarif(asked: CheckRequest, checked: Checked) -> str:
     from ddpify.checking.catalogue import catalogue
     from ddpify.report import sarif
 
-    return sarif.render(checked, catalogue(), lambda one: fixes(asked, [one]).changes)
+    return sarif.render(checked, catalogue(), lambda found: fixes(asked, found).changes)
 
 
 def _print(text: str, flags: _CheckFlags, to_error: bool = False) -> None:

@@ -269,7 +269,8 @@ def _start(machine: RankReader, info: FunctionDefinition) -> None:
     if info.owner is None:
         value = naming.global_name(machine, info.module, info.name)
     else:
-        cls = naming.make_class(machine, frame, info.owner).things[0]
+        naming.make_class(machine, frame, info.owner)
+        cls = machine.classes[info.owner]  # itself, whatever its decorators make of it
         made = calls.instantiate(machine, frame, cls, (), {}, None).things[0]
         if hooks.is_hook(info):
             _trained(machine, frame, info, made)

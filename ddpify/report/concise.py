@@ -7,17 +7,19 @@ from collections.abc import Sequence
 
 import click
 
+from ddpify.checking.causes import Cause
 from ddpify.checking.model import Checked
 from ddpify.rules.base import Finding, Severity
 
 _COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 _THEM = ("it", "them")
+_FEW = 8  # further places that one line names
 
 
 def render(checked: Checked, *, color: bool = False, quiet: bool = False) -> str:
     """The lines, then the counts unless ``quiet``."""
-    lines = [headline(one, checked, color) for one in checked.findings]
+    lines = [headline(one.first, checked, color) + _also(one) for one in checked.causes]
     return "".join(f"{line}\n" for line in (*lines, *([] if quiet else summary(checked))))
 
 
@@ -29,6 +31,15 @@ def headline(found: Finding, checked: Checked, color: bool) -> str:
     star = "[*] " if checked.safe(found) else ""
     path = click.style(found.site.path, bold=True) if color else found.site.path
     return f"{path}:{span.line}:{span.column + 1}: {rule} {star}{found.message}"
+
+
+def _also(cause: Cause) -> str:
+    """Further places, on the same line."""
+    if not cause.others:
+        return ""
+    if len(cause.others) > _FEW or cause.others[-1].site.path != cause.first.site.path:
+        return f" (and in {plural(len(cause.others), 'more place')})"
+    return f" (also in {cause.elsewhere})"
 
 
 def summary(checked: Checked) -> Sequence[str]:
@@ -54,16 +65,19 @@ def _nothing(checked: Checked) -> str:
 
 
 def _counts(checked: Checked) -> str:
-    found = checked.findings
+    found = [one.first for one in checked.causes]
     by_severity = Counter(one.severity for one in found)
     parts = (plural(by_severity[kind], kind.value) for kind in Severity if by_severity[kind])
-    files = plural(len({one.site.path for one in found}), "file")
-    return f"{plural(len(found), 'finding')} ({', '.join(parts)}) in {files}."
+    files = plural(len({one.site.path for one in checked.findings}), "file")
+    more = len(checked.findings) > len(found)
+    places = f" at {len(checked.findings)} places" if more else ""
+    return f"{plural(len(found), 'finding')} ({', '.join(parts)}){places} in {files}."
 
 
 def _fixable(checked: Checked) -> list[str]:
-    safe = sum(checked.safe(one) for one in checked.findings)
-    unsafe = sum(bool(one.fix) for one in checked.findings) - safe
+    found = [one.first for one in checked.causes]
+    safe = sum(checked.safe(one) for one in found)
+    unsafe = sum(bool(one.fix) for one in found) - safe
     lines = [f"[*] {safe} fixable with --fix."] if safe else []
     if unsafe:
         lines.append(f"{unsafe} fixable with --fix --unsafe-fixes.")

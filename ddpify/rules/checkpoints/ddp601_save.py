@@ -57,7 +57,7 @@ def lint(run: Run) -> Iterable[Finding]:
             yield Finding(
                 "DDP601",
                 write.call.site,
-                f"every rank writes this checkpoint: {_DAMAGE if damaged else SAME}",
+                f"every rank writes this {write.noun}: {_DAMAGE if damaged else SAME}",
                 Severity.ERROR if damaged else Severity.WARNING,
                 on_rank_zero(run, write.call),
                 "save on the rank with number 0 only",
