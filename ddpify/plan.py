@@ -113,7 +113,7 @@ class _Arguments:
         value = self._of(outer.site.path).get((outer.site.span, outer.name))
         if outer.how is How.FIRST:
             return value is None or not _within(inner.site.span, value)
-        gone = outer.how is How.ARGUMENT and "{}" not in outer.code
+        gone = "{}" not in outer.code
         return gone and value is not None and _within(inner.site.span, value)
 
     def _of(self, path: str) -> dict[tuple[Span, str], Span]:

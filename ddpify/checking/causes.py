@@ -15,7 +15,7 @@ _OF_LAUNCHERS = ("DDP002", "DDP003")  # one way to start programs, in however ma
 
 
 @dataclass(frozen=True)
-class Cause:
+class FindingCause:
     """A finding, and the further places of which the same is to be said."""
 
     first: Finding
@@ -41,12 +41,12 @@ class Cause:
         return "; ".join(listed)
 
 
-def causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
+def causes(findings: Iterable[Finding]) -> tuple[FindingCause, ...]:
     """In the order of their first places."""
     found: dict[object, list[Finding]] = {}
     for one in findings:
         found.setdefault(_key(one), []).append(one)
-    return tuple(Cause(first, tuple(others)) for first, *others in found.values())
+    return tuple(FindingCause(first, tuple(others)) for first, *others in found.values())
 
 
 def _key(one: Finding) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ddpify.checking.causes import Cause
+from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.report.place import place
 from ddpify.rules.base import Finding
@@ -23,12 +23,17 @@ def render(checked: Checked) -> str:
         "files": checked.files,
         "fixed": checked.fixed,
         "findings": [_finding(one, checked) for one in checked.causes],
-        "notes": [{"message": one} for one in checked.unread],
+        "notes": [{"message": f"not read to its end: {one}"} for one in checked.unread],
+        "programs": [
+            {"start": one.start, "session": one.session, "opener": one.opener}
+            for one in checked.programs
+        ],
+        "skipped": [{"path": one.path, "why": one.why} for one in checked.skipped],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _finding(cause: Cause, checked: Checked) -> dict[str, Any]:
+def _finding(cause: FindingCause, checked: Checked) -> dict[str, Any]:
     found = cause.first
     return {
         "rule": found.rule,

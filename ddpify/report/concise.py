@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from ddpify.checking.causes import Cause
+from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.rules.base import Finding, Severity
 
@@ -33,7 +33,7 @@ def headline(found: Finding, checked: Checked, color: bool) -> str:
     return f"{path}:{span.line}:{span.column + 1}: {rule} {star}{found.message}"
 
 
-def _also(cause: Cause) -> str:
+def _also(cause: FindingCause) -> str:
     """Further places, on the same line."""
     if not cause.others:
         return ""
@@ -53,15 +53,27 @@ def summary(checked: Checked) -> Sequence[str]:
 def _nothing(checked: Checked) -> str:
     if not checked.files:
         return "No findings."
-    read = plural(len(checked.programs), "program")
-    if checked.programs or checked.fixed:
-        return f"No findings: {read} read as several ranks run {_THEM[len(checked.programs) != 1]}."
+    read, begun = len(checked.programs), sum(bool(one.opener) for one in checked.programs)
+    if read or checked.fixed:
+        some = f"; {begun or 'none'} of {_THEM[read != 1]} seen to start its processes"
+        told = f"{plural(read, 'program')} read as several ranks run {_THEM[read != 1]}"
+        return f"No findings: {told}{some if begun < read else ''}.{_left_out(checked)}"
     if checked.applies:
-        return "No findings: no program here was seen to train with several processes."
+        text = "No findings: no program here was seen to train with several processes."
+        return text + _left_out(checked)
     return (
         "No findings: nothing here trains with several processes "
         "(`ddpify diff` shows what it would take; --assume-distributed looks ahead)."
     )
+
+
+def _left_out(checked: Checked) -> str:
+    """What was not read: how much of it."""
+    kinds = Counter(one.kind for one in checked.skipped)
+    parts = [plural(kinds[kind], kind) for kind in ("file", "notebook", "folder") if kinds[kind]]
+    if checked.unread:
+        parts.insert(0, f"{plural(len(checked.unread), 'program')} to the end")
+    return f" Not read: {', '.join(parts)} (-v lists them)." if parts else ""
 
 
 def _counts(checked: Checked) -> str:

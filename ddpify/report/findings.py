@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from ddpify.checking.causes import Cause
+from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.report.concise import headline, summary
 
@@ -48,7 +48,7 @@ def _sourced(checked: Checked, color: bool) -> Iterator[str]:
         yield ""
 
 
-def also(cause: Cause, indent: str) -> Iterator[str]:
+def also(cause: FindingCause, indent: str) -> Iterator[str]:
     """The further places of a finding."""
     if cause.others:
         text = f"also in {cause.elsewhere}"

@@ -5,7 +5,7 @@ https://docs.github.com/actions/reference/workflows-and-actions/workflow-command
 
 from __future__ import annotations
 
-from ddpify.checking.causes import Cause
+from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.report.place import from_top
 from ddpify.rules.base import Severity
@@ -18,7 +18,7 @@ def render(checked: Checked) -> str:
     return "".join(f"{_command(one, checked)}\n" for one in checked.causes)
 
 
-def _command(cause: Cause, checked: Checked) -> str:
+def _command(cause: FindingCause, checked: Checked) -> str:
     found = cause.first
     span = found.site.span
     properties: dict[str, str | int] = {
@@ -33,7 +33,7 @@ def _command(cause: Cause, checked: Checked) -> str:
     return f"::{_LEVELS[found.severity]} {listed}::{_data(_message(cause))}"
 
 
-def _message(cause: Cause) -> str:
+def _message(cause: FindingCause) -> str:
     found = cause.first
     hops = (f"{site}: {why}" for site, why in (*found.way, *found.because))
     also = f"also in {cause.elsewhere}" if cause.others else ""

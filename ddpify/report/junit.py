@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as xml
 
-from ddpify.checking.causes import Cause
+from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 
 # What XML cannot hold, and the control characters that it should not.
@@ -27,7 +27,7 @@ def render(checked: Checked) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def _case(suite: xml.Element, cause: Cause, checked: Checked) -> None:
+def _case(suite: xml.Element, cause: FindingCause, checked: Checked) -> None:
     found = cause.first
     span = found.site.span
     name = f"{found.rule} {checked.name(found.rule)}".rstrip()

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ddpify import __version__
-from ddpify.checking.causes import Cause
+from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.plan import Change
 from ddpify.report.fingerprints import fingerprints
@@ -74,7 +74,9 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(cause: Cause, index: dict[str, int], fingerprint: str, fixes: Fixes) -> dict[str, Any]:
+def _result(
+    cause: FindingCause, index: dict[str, int], fingerprint: str, fixes: Fixes
+) -> dict[str, Any]:
     found = cause.first
     also = f"Also in {cause.elsewhere}." if cause.others else ""
     message = f"{found.message}. {found.advice}".rstrip(". ")

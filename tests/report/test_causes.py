@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ddpify.checking.causes import causes
 from ddpify.checking.catalogue import catalogue
+from ddpify.checking.causes import causes
 from ddpify.checking.model import Checked
 from ddpify.report import check_json, concise, findings, github, gitlab, junit, sarif, statistics
 from ddpify.rules.base import Finding, Severity
@@ -76,7 +76,7 @@ def test_sarif_relates_the_other_places() -> None:
     assert lines == [36, 40]
     assert "Also in lines 36, 40." in result["message"]["text"]
     flow = result["codeFlows"][0]["threadFlows"][0]["locations"]
-    assert [step["location"]["message"]["text"] for step in flow][0] == "calls load()"
+    assert next(step["location"]["message"]["text"] for step in flow) == "calls load()"
 
 
 def test_one_annotation_and_one_test() -> None:
