@@ -256,3 +256,24 @@ for step, x in enumerate(torch.utils.data.DataLoader(range(8))):
     one = only(tmp_path, "DDP402", {"main.py": head + body + END})
     assert ("disable_allreduce()" in one.advice) is apex
     assert ("with model.no_sync()" in one.advice) is not apex
+
+
+def test_what_differs_in_a_file_that_is_damaged(tmp_path: Path) -> None:
+    body = """loader = torch.utils.data.DataLoader(
+    range(8), sampler=torch.utils.data.distributed.DistributedSampler(range(8))
+)
+for x in loader:
+    with open("seen.txt", "w") as file:
+        file.write(str(x))
+"""
+    one = only(tmp_path, "DDP502", {"main.py": HEAD + body + END})
+    assert because(one) == ["main.py:10: batches of this rank: each rank has its own"]
+
+
+def test_where_the_model_was_wrapped_whose_state_is_written(tmp_path: Path) -> None:
+    body = """net = DDP(torch.nn.Linear(2, 2))
+if rank == 0:
+    torch.save(net.state_dict(), "net.pt")
+"""
+    one = only(tmp_path, "DDP602", {"main.py": HEAD + body + END})
+    assert because(one) == ["main.py:7: wrapped here"]

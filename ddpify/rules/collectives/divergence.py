@@ -25,12 +25,6 @@ _SPOKEN = {
     "backward": "a backward of the wrapped model",
     WRAPPING: f"the wrapping by {WRAPPING}",
 }
-_KINDS = {
-    DATA: "each rank has its own",
-    CLOCK: "each process has its own",
-    RANDOM: "each process draws its own",
-    FILES: "each machine has its own",
-}
 _MILD = "a hang where the model is sharded (FSDP, DeepSpeed ZeRO-3)"
 _STATES = "the others' random states are not saved, and"
 _ADVICE = {
@@ -218,7 +212,7 @@ def _condition(run: Run, one: Mismatch) -> Iterator[tuple[Site, str]]:
         guard, text = _parted_before(run, one), "here the others go another way"
     if guard is None:
         return
-    told = {str(o.site): (o.site, f"{o.what}: {_kind(o)}") for o in _firing(one, guard)}
+    told = {str(o.site): (o.site, o.told) for o in _firing(one, guard)}
     _, why = told.pop(str(guard.site), (guard.site, ""))
     yield guard.site, f"{text} ({why})" if why else text
     yield from told.values()
@@ -230,10 +224,6 @@ def _firing(one: Mismatch, guard: RankGuard) -> list[Origin]:
     own = [o for o in origins if o.kind in (DATA, CLOCK)] or [o for o in origins if o.kind != FILES]
     held = own if own and one.kind == "local" else origins
     return list({(origin.kind, origin.what): origin for origin in reversed(held)}.values())[::-1]
-
-
-def _kind(origin: Origin) -> str:
-    return _KINDS.get(origin.kind, "the number of the rank")
 
 
 def _parted_before(run: Run, one: Mismatch) -> RankGuard | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ddpify.python import writers
 from ddpify.ranks.events import Exit, Store
 from ddpify.ranks.model import RankCall, RankGuard, RankValue
-from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK
+from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
@@ -188,11 +188,18 @@ def unequal(run: Run, write: Write) -> bool:
         return True
     if "a" in _mode(write.call) and write.call.name in OPENS:
         return True
-    return any(
-        origin.kind in (RANK, DATA, CLOCK, RANDOM)
-        for value in _written(run, write)
-        for origin in spread(value)
-    )
+    return bool(_differs_by(run, write))
+
+
+def difference(run: Run, write: Write) -> tuple[tuple[Site, str], ...]:
+    """Why ranks write different things there, where that is seen."""
+    first = next(iter(sorted(_differs_by(run, write), key=lambda one: one.site)), None)
+    return ((first.site, first.told),) if first is not None else ()
+
+
+def _differs_by(run: Run, write: Write) -> set[Origin]:
+    origins = (origin for value in _written(run, write) for origin in spread(value))
+    return {origin for origin in origins if origin.kind in (RANK, DATA, CLOCK, RANDOM)}
 
 
 def _written(run: Run, write: Write) -> Iterator[RankValue]:
