@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
+from ddpify.programs import Program
 from ddpify.ranks.imports import Modules
 from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
+from ddpify.ranks.ways import way_to
 from ddpify.ranks.words import TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
@@ -25,14 +27,14 @@ FEW = 40  # files for which more processes are not worth starting
 @dataclass(frozen=True)
 class Linted:
     """Findings in the files that were asked for, by place; ``others``: files that they import;
-    ``unread``: the programs that are too large to be read to the end; ``programs``: where those
-    begin that were read as several ranks run them; ``blind``: the calls by which a Trainer trains
+    ``unread``: the programs that are too large to be read to the end; ``programs``: those that
+    were read as several ranks run them; ``blind``: the calls by which a Trainer trains
     what is not followed; ``idle``: the programs in which no Trainer does anything."""
 
     findings: tuple[Finding, ...]
     others: tuple[Path, ...] = ()
     unread: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
+    programs: tuple[Program, ...] = ()
     blind: tuple[Site, ...] = ()
     idle: tuple[str, ...] = ()
 
@@ -42,8 +44,7 @@ class _LintPart:
     """What some runs of a project showed, and what they came to."""
 
     findings: list[Finding] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    programs: list[str] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
     entered: frozenset[Place] = frozenset()
     opened: frozenset[Path] = frozenset()
 
@@ -54,9 +55,7 @@ class _LintPart:
             part.findings += judged(run, rules)
             part.entered |= run.entered
             if run.distributed:
-                part.programs.append(run.start)
-            if run.distributed and not run.complete:
-                part.unread.append(run.start)
+                part.programs.append(_program(run))
         return part
 
 
@@ -102,8 +101,9 @@ def lint(
     unique = {(one.rule, one.site): one for one in reversed(found) if one.site.path in names}
     kept = sorted(unique.values(), key=lambda one: (one.site, one.rule))
     others = frozenset[Path]().union(*(part.opened for part in parts)).difference(asked)
-    unread = {start for part in parts for start in part.unread if start.split(":")[0] in names}
-    programs = {start for part in parts for start in part.programs}
+    programs = {one for part in parts for one in part.programs}
+    left = (one.start for one in programs if not one.complete)
+    unread = {start for start in left if start.split(":")[0] in names}
     return Linted(
         tuple(kept), tuple(sorted(others)), tuple(sorted(unread)), tuple(sorted(programs))
     )
@@ -135,7 +135,15 @@ def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     if not run.distributed:
         return []
     found = (one for rule in rules if rule.lint is not None for one in rule.lint(run))
-    return [one for one in found if not run.is_ours(one.site.path)]
+    return [
+        replace(one, way=way_to(run, one.site)) for one in found if not run.is_ours(one.site.path)
+    ]
+
+
+def _program(run: Run) -> Program:
+    by, stopped = run.opener, run.stopped
+    session = (str(by.place), by.name) if by is not None else ("", "")
+    return Program(run.start, *session, run.complete, str(stopped or ""), run.missed)
 
 
 def _words() -> list[str]:

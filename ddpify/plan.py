@@ -108,12 +108,12 @@ class _Arguments:
 
     def loses(self, outer: Edit, inner: Edit) -> bool:
         """Whether ``outer`` replaces the argument that ``inner`` is about, or keeps another."""
-        if outer.site == inner.site:
-            return False
+        if outer.site == inner.site or outer.how not in (How.FIRST, How.ARGUMENT):
+            return False  # of launchers, no call is looked for
         value = self._of(outer.site.path).get((outer.site.span, outer.name))
         if outer.how is How.FIRST:
             return value is None or not _within(inner.site.span, value)
-        gone = outer.how is How.ARGUMENT and "{}" not in outer.code
+        gone = "{}" not in outer.code
         return gone and value is not None and _within(inner.site.span, value)
 
     def _of(self, path: str) -> dict[tuple[Span, str], Span]:

@@ -49,7 +49,7 @@ OURS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {"__version__", "commands", "pipeline", "report", "settings", "outcome", "write"},
     "commands": {"commands", "converting", "pipeline", "report", "roots", "settings", "outcome"}
-    | {f"checking.{name}" for name in "actions catalogue codes fixing model run".split()}
+    | {f"checking.{name}" for name in "actions catalogue causes codes fixing model run".split()}
     | {"advice.advise", "advice.choice", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
     "converting": {"runtime"},
@@ -61,6 +61,7 @@ OURS: dict[str, set[str]] = {
     "strategies": {"settings", "strategies"},
     "names": set(),
     "site": set(),
+    "programs": set(),
     "roots": {"installs", "python"},
     "installs": {"python.imports", "settings"},
     "source": {"literals", "respelling", "site"},
@@ -89,7 +90,7 @@ OURS: dict[str, set[str]] = {
     "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},
-    "lint": {"ranks", "rules.base", "rules.registry", "source", "site"},
+    "lint": {"programs", "ranks", "rules.base", "rules.registry", "source", "site"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
     # are its own.
     "rules": set(),
@@ -111,8 +112,8 @@ OURS: dict[str, set[str]] = {
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.
-    "checking": {"checking", "rules.base", "roots", "settings", "site"},
-    "checking.cache": {"__version__", "checking", "rules.base"},
+    "checking": {"checking", "programs", "rules.base", "roots", "settings", "site"},
+    "checking.cache": {"__version__", "checking", "programs", "rules.base"},
     "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
     "checking.copies": {"launching", "rules.base", "vendor"},
     "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"},
@@ -120,9 +121,9 @@ OURS: dict[str, set[str]] = {
     "checking.noqa": {"checking.suppress", "launchers"},
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
     | {"write"},
-    "report": DATA | {"report", "checking.model"},
+    "report": DATA | {"report", "checking.causes", "checking.model"},
     "report.rule": DATA | {"names", "report"},
-    "report.sarif": DATA | {"__version__", "report", "checking.model"},
+    "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
     **{
         f"report.{name}": DATA | PLAN | {"report"}
         for name in "plan plan_json plan_scaling plan_sections plan_tables".split()

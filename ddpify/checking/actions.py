@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ddpify.checking.causes import causes
 from ddpify.checking.codes import UNREADABLE
 from ddpify.checking.files import is_python
 from ddpify.checking.fixing import Fixed, fix
@@ -51,7 +52,7 @@ def written(asked: CheckRequest, done: Fixed) -> Checked:
     """
     if not asked.stdin:
         _apply(done.changes)
-    return replace(check(asked), fixed=len(done.done))
+    return replace(check(asked), fixed=len(causes(done.done)))
 
 
 def silence(asked: CheckRequest, findings: Iterable[Finding]) -> tuple[int, tuple[str, ...]]:

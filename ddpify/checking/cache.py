@@ -20,6 +20,7 @@ from ddpify import __version__
 from ddpify.checking.files import Group, files_below
 from ddpify.checking.model import Named
 from ddpify.checking.records import finding, record
+from ddpify.programs import Program
 from ddpify.rules.base import Finding
 
 FOLDER = ".ddpify_cache"
@@ -34,8 +35,7 @@ class CacheEntry:
     findings: tuple[Finding, ...]
     rules: Mapping[str, Named]
     applies: bool = False
-    unread: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()  # where those begin that were read as several ranks run them
+    programs: tuple[Program, ...] = ()
     others: tuple[Path, ...] = ()  # files that were not named, and read because others import them
 
 
@@ -88,8 +88,7 @@ def _entry(data: Mapping[str, Any]) -> CacheEntry:
         tuple(finding(one) for one in data["findings"]),
         {code: Named(str(name), bool(safe)) for code, (name, safe) in data["rules"].items()},
         bool(data["applies"]),
-        tuple(map(str, data["unread"])),
-        tuple(map(str, data["programs"])),
+        tuple(Program._make([*one[:-1], tuple(one[-1])]) for one in data["programs"]),
     )
 
 
@@ -99,7 +98,6 @@ def _data(entry: CacheEntry, state: str) -> dict[str, Any]:
         "findings": [record(one) for one in entry.findings],
         "rules": {code: [named.name, named.safe] for code, named in entry.rules.items()},
         "applies": entry.applies,
-        "unread": list(entry.unread),
         "programs": list(entry.programs),
         "others": {str(path): _stamp(path.stat()) for path in entry.others},
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ddpify.checking.ignored import Ignored, Patterns, above
 from ddpify.checking.model import CheckError
+from ddpify.programs import Skipped
 from ddpify.roots import ARCHIVE_MARKS, ROOT_MARKS, SKIPPED, WEAK
 
 Excluded = Callable[[Path], tuple[Patterns, ...]]
@@ -23,6 +24,7 @@ _LAUNCHERS = tuple(
 _RUN_COMMANDS = ("PKGBUILD", "direnvrc")  # shell, though nothing in them says so
 _SHELL = re.compile(rb"#!.*\b\w*sh\b")
 _INTERPRETER = re.compile(rb"#!.*python")
+_NOTEBOOK = ".ipynb"
 _LARGEST = 512 * 1024  # no launcher is larger
 
 
@@ -56,11 +58,14 @@ class _Places:
         return self.known[folder]
 
 
-def find(paths: Sequence[Path], excluded: Excluded) -> tuple[Group, ...]:
+def find(
+    paths: Sequence[Path], excluded: Excluded, skipped: list[Skipped] | None = None
+) -> tuple[Group, ...]:
     """The groups of files, in order of their roots.
 
     A file that is named is read whatever its name or the .gitignore. ``excluded`` gives what the
-    settings of a folder leave out; below it, those of the nearest pyproject.toml count.
+    settings of a folder leave out; below it, those of the nearest pyproject.toml count. What is
+    not read is added to ``skipped``.
 
     Raises:
         CheckError: there is no such file, or it is none that can be read.
@@ -70,7 +75,7 @@ def find(paths: Sequence[Path], excluded: Excluded) -> tuple[Group, ...]:
         is_folder = _is_folder(path)
         absolute = path.resolve()
         if is_folder:
-            files |= dict.fromkeys(_walk(absolute, excluded))
+            files |= dict.fromkeys(_walk(absolute, excluded, skipped))
         else:
             _check_readable(path)
             files[absolute] = None
@@ -118,18 +123,21 @@ def _is_folder(path: Path) -> bool:
 
 
 def _check_readable(path: Path) -> None:
-    if path.suffix == ".ipynb":
+    if path.suffix == _NOTEBOOK:
         why = "a notebook; export it as a script first (jupyter nbconvert)"
         raise CheckError(f"{path}: {why}")
     if not is_python(path) and not _may_launch(path.name) and not _is_shell(path):
         raise CheckError(f"{path}: neither a Python file nor a launch script")
 
 
-def _walk(folder: Path, excluded: Excluded) -> Iterator[Path]:
-    yield from _below(folder.as_posix(), above(folder, excluded(folder)), excluded)
+def _walk(folder: Path, excluded: Excluded, skipped: list[Skipped] | None = None) -> Iterator[Path]:
+    ignored = above(folder, excluded(folder))
+    yield from _below(folder.as_posix(), ignored, excluded, [] if skipped is None else skipped)
 
 
-def _below(folder: str, ignored: Ignored, excluded: Excluded) -> Iterator[Path]:
+def _below(
+    folder: str, ignored: Ignored, excluded: Excluded, skipped: list[Skipped]
+) -> Iterator[Path]:
     try:
         with os.scandir(folder) as listing:
             items = list(listing)
@@ -137,31 +145,56 @@ def _below(folder: str, ignored: Ignored, excluded: Excluded) -> Iterator[Path]:
         return
     names = {item.name for item in items}
     if "pyvenv.cfg" in names:
+        skipped.append(Skipped(folder, "folder", "an environment"))
         return
     inner = ignored.below(folder) if ".gitignore" in names else ignored
     if "pyproject.toml" in names:
         inner = replace(inner, always=excluded(Path(folder)))
     for item in items:
-        if item.is_dir(follow_symlinks=False):
-            if not _skipped(item.name) and not inner.leaves_out(item.path, True):
-                yield from _below(item.path, inner, excluded)
-        elif _is_wanted(item) and not inner.leaves_out(item.path, False):
+        is_folder = item.is_dir(follow_symlinks=False)
+        if _is_hidden(item.name) if is_folder else not _may_matter(item.name):
+            continue
+        why = _why_not(item, is_folder, inner)
+        if why:
+            skipped.append(Skipped(item.path, _kind(item.name, is_folder), why))
+        elif is_folder:
+            yield from _below(item.path, inner, excluded, skipped)
+        else:
             yield Path(item.path)
 
 
-def _skipped(name: str) -> bool:
-    return name in SKIPPED or name.startswith(".")
+def _is_hidden(name: str) -> bool:
+    """A folder of other tools, of which nobody expects that it is read."""
+    return name.startswith(".") or name == "__pycache__"
 
 
-def _is_wanted(item: os.DirEntry[str]) -> bool:
+def _may_matter(name: str) -> bool:
+    return name.endswith((".py", _NOTEBOOK)) or _may_launch(name)
+
+
+def _why_not(item: os.DirEntry[str], is_folder: bool, ignored: Ignored) -> str:
+    """Why something in a folder is not read; "" if it is."""
+    if is_folder and item.name in SKIPPED:
+        return "made by tools, going by its name"
+    if ignored.leaves_out(item.path, is_folder):
+        return "left out by .gitignore or `exclude`"
+    if is_folder:
+        return ""
     try:
-        if not item.is_file(follow_symlinks=False):  # what a link leads to is read there
-            return False
-        if item.name.endswith(".py"):
-            return True
-        return _may_launch(item.name) and item.stat().st_size <= _LARGEST
+        if not item.is_file(follow_symlinks=False):
+            return "a link: what it leads to is read there"
+        if item.name.endswith(_NOTEBOOK):
+            return "a notebook: export it as a script (jupyter nbconvert)"
+        large = not item.name.endswith(".py") and item.stat().st_size > _LARGEST
     except OSError:
-        return False
+        return "cannot be read"
+    return "too large for a launch script" if large else ""
+
+
+def _kind(name: str, is_folder: bool) -> str:
+    if is_folder:
+        return "folder"
+    return "notebook" if name.endswith(_NOTEBOOK) else "file"
 
 
 def _may_launch(name: str) -> bool:

@@ -22,7 +22,6 @@ from ddpify.source import Source, UnreadableSource
 _HINTS = re.compile(
     rb"distributed|lightning|accelerate|deepspeed|horovod|mpi4py|fsdp", re.IGNORECASE
 )
-FEW_NAMES = 3  # programs that one note names
 
 
 class Judge:
@@ -69,7 +68,6 @@ class Judge:
             tuple(sorted(kept, key=order)),
             named({one.rule for one in kept}),
             any(_HINTS.search(raw) for raw in self._contents.values()),
-            tuple(_too_large(linted.unread)),
             linted.programs,
             linted.others,
         )
@@ -150,11 +148,3 @@ def _text(raw: bytes, file: Path, path: str, python: bool) -> str | None:
         return read(raw, file, path).text
     except UnreadableSource:
         return None
-
-
-def _too_large(starts: Sequence[str]) -> Iterable[str]:
-    """A note for the programs that were not read to the end."""
-    if starts:
-        more = f" and {len(starts) - FEW_NAMES} more" if len(starts) > FEW_NAMES else ""
-        named = ", ".join(starts[:FEW_NAMES])
-        yield f"too large to be read to the end, so bugs may be missed: {named}{more}"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from ddpify.checking.causes import FindingCause, causes
+from ddpify.programs import Program, Skipped
 from ddpify.rules.base import Finding, Severity
 
 
@@ -46,17 +49,19 @@ class Named:
 class Checked:
     """The answer. Paths in ``findings`` lead there from the current folder, or from the top.
 
+    ``findings`` has one for each place; ``causes`` is what reports tell.
+
     ``applies``: something in the files hints at training with several processes; ``programs``:
-    where those begin that were read so, scripts and functions that no script enters. ``unread``
-    says what was not read to its end. ``texts``: files that are not (yet) as on disk.
+    those that were read so, scripts and functions that no script enters; ``skipped``: what was
+    found and not read. ``texts``: files that are not (yet) as on disk.
     """
 
     findings: tuple[Finding, ...] = ()
     rules: Mapping[str, Named] | None = None
     files: int = 0
     applies: bool = False
-    unread: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
+    programs: tuple[Program, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
     texts: Mapping[str, bytes] | None = None
     fixed: int = 0
 
@@ -64,6 +69,16 @@ class Checked:
     def wanting(self) -> bool:
         """Whether something is to be done; notes are for a person to settle."""
         return any(one.severity is not Severity.NOTE for one in self.findings)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The programs that were not read to their ends, each with what was not reached."""
+        return tuple(one.left for one in self.programs if not one.complete)
+
+    @cached_property
+    def causes(self) -> tuple[FindingCause, ...]:
+        """The findings, several places of one cause as one."""
+        return causes(self.findings)
 
     def name(self, code: str) -> str:
         """The rule's name; "" if it has none."""

@@ -26,4 +26,5 @@ def moved(finding: Finding, path: Callable[[str], str]) -> Finding:
         site=at(finding.site),
         fix=tuple(replace(edit, site=at(edit.site)) for edit in finding.fix),
         because=tuple((at(site), why) for site, why in finding.because),
+        way=tuple((at(site), why) for site, why in finding.way),
     )

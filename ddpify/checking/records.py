@@ -17,13 +17,14 @@ def record(finding: Finding) -> list[Any]:
         finding.severity.value,
         [_edit(edit) for edit in finding.fix],
         finding.advice,
-        [[_place(site), why] for site, why in finding.because],
+        _hops(finding.because),
+        _hops(finding.way),
     ]
 
 
 def finding(data: list[Any]) -> Finding:
     """What ``record`` was given. Raises TypeError, ValueError or KeyError on anything else."""
-    rule, place, message, severity, fix, advice, because = data
+    rule, place, message, severity, fix, advice, because, way = data
     return Finding(
         str(rule),
         _site(place),
@@ -31,8 +32,17 @@ def finding(data: list[Any]) -> Finding:
         Severity(severity),
         tuple(_read_edit(*one) for one in fix),
         str(advice),
-        tuple((_site(where), str(why)) for where, why in because),
+        _read_hops(because),
+        way=_read_hops(way),
     )
+
+
+def _hops(hops: tuple[tuple[Site, str], ...]) -> list[Any]:
+    return [[_place(site), why] for site, why in hops]
+
+
+def _read_hops(hops: list[Any]) -> tuple[tuple[Site, str], ...]:
+    return tuple((_site(where), str(why)) for where, why in hops)
 
 
 def _edit(edit: Edit) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import realpath
 from pathlib import Path
 from posixpath import normpath
@@ -14,6 +14,7 @@ from ddpify.checking.files import Group, find, root_of
 from ddpify.checking.ignored import Patterns, matching
 from ddpify.checking.model import Checked, CheckRequest, Named
 from ddpify.checking.places import moved, order
+from ddpify.programs import Program, Skipped
 from ddpify.roots import shown
 from ddpify.rules.base import Finding
 from ddpify.settings import Settings, SettingsError, load, nearest_pyproject
@@ -37,18 +38,21 @@ def check(asked: CheckRequest) -> Checked:
     """
     paths = (asked.stdin,) if asked.stdin else asked.paths
     chosen(load(paths[0], {}), asked)  # a wrong code is said before anything is read
-    groups = _groups(asked)
-    return _together([_answer(group, asked) for group in groups])
+    skipped: list[Skipped] = []
+    groups = _groups(asked, skipped)
+    found = _together([_answer(group, asked) for group in groups])
+    near = (one._replace(path=shown(Path(one.path))) for one in skipped)
+    return replace(found, skipped=tuple(sorted(set(near))))
 
 
-def _groups(asked: CheckRequest) -> tuple[Group, ...]:
+def _groups(asked: CheckRequest, skipped: list[Skipped]) -> tuple[Group, ...]:
     paths = (asked.stdin,) if asked.stdin else asked.paths
     if asked.force_exclude:
         paths = tuple(path for path in paths if not _is_excluded(Path(realpath(path))))
     if asked.stdin:
         files = [path.resolve() for path in paths]
         return tuple(Group(root_of(file), (file,)) for file in files)
-    return find(paths, _excluded)
+    return find(paths, _excluded, skipped)
 
 
 def _excluded(folder: Path) -> tuple[Patterns, ...]:
@@ -122,19 +126,16 @@ def _together(answers: Iterable[_Answer]) -> Checked:
     """One answer; files are named as they are reached from the current folder."""
     findings: list[Finding] = []
     rules: dict[str, Named] = {}
-    unread: list[str] = []
-    programs: list[str] = []
+    programs: list[Program] = []
     files, applies = 0, False
     for one in answers:
         findings += _shown(one)
         rules |= one.entry.rules
-        unread += one.entry.unread
-        programs += map(_named_from(one.group), one.entry.programs)
+        programs += (each.named(_named_from(one.group)) for each in one.entry.programs)
         files += one.files
         applies = applies or one.entry.applies
     ordered = sorted(findings, key=order)
-    said = tuple(dict.fromkeys(unread))
-    return Checked(tuple(ordered), rules, files, applies, said, tuple(programs))
+    return Checked(tuple(ordered), rules, files, applies, tuple(programs))
 
 
 def _shown(answer: _Answer) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ddpify.checking.model import Checked, CheckRequest
 
 _STDIN = Path("-")
+_FEW = 3  # programs that one line names
 _FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "junit")
 _APART = (
     ("--add-noqa", "--diff"),
@@ -86,7 +87,12 @@ _COUNTED = ("text", "concise", "json")
 )
 @click.option("-e", "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings, but no summary.")
-@click.option("-v", "--verbose", is_flag=True, help="List the programs that were read.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="List what was read, and what was not and why.",
+)
 @color_flag
 def check(paths: tuple[str, ...], **flags: object) -> int:
     """Find distributed-training bugs: hangs, wrong numbers, damaged files.
@@ -162,9 +168,7 @@ def _run(paths: tuple[Path, ...], flags: _CheckFlags) -> int:
     _check_flags(flags)
     asked = _asked(paths, flags)
     checked = run(asked)
-    for start in checked.programs if flags.on("verbose") else ():
-        click.echo(f"ddpify: read as several ranks run it: {start}", err=True)
-    for line in checked.unread:
+    for line in _read(checked) if flags.on("verbose") else _unread(checked):
         click.echo(f"ddpify: {line}", err=True)
     if not checked.files and not flags.on("quiet"):
         click.echo("ddpify: no Python file or launch script was there to be read", err=True)
@@ -178,6 +182,23 @@ def _run(paths: tuple[Path, ...], flags: _CheckFlags) -> int:
         checked = replace(checked, texts={shown(asked.stdin.resolve()): asked.text})
     _print(_rendered(asked, checked, flags), flags, to_error=flags.on("fix") and bool(asked.stdin))
     return TO_DO if checked.wanting and not flags.on("exit_zero") else CLEAN
+
+
+def _read(checked: Checked) -> Iterator[str]:
+    """All that was read, and what was not."""
+    for one in checked.programs:
+        yield f"read as several ranks run it: {one.start} ({one.begun})"
+    yield from (f"not read to its end, for it is too large: {left}" for left in checked.unread)
+    yield from (f"not read: {one.path} ({one.why})" for one in checked.skipped)
+
+
+def _unread(checked: Checked) -> Iterator[str]:
+    """A line for the programs that were not read to the end."""
+    left = checked.unread
+    if left:
+        more = f" and {len(left) - _FEW} more (-v lists them)" if len(left) > _FEW else ""
+        named = "; ".join(left[:_FEW])
+        yield f"too large to be read to the end, so bugs may be missed: {named}{more}"
 
 
 def _check_flags(flags: _CheckFlags) -> None:
@@ -231,6 +252,7 @@ def _fix(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> tuple[Che
 def _show_diff(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> int:
     """The patch goes to standard output, what no patch can hold to standard error."""
     from ddpify.checking.actions import fixed
+    from ddpify.checking.causes import causes
     from ddpify.outcome import Outcome
     from ddpify.report import diff
 
@@ -240,7 +262,9 @@ def _show_diff(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> int
     text = diff.render(Outcome(Path.cwd(), (), changes=changes), color=flags.colored)
     _print(text, flags)
     if not flags.on("quiet"):
-        click.echo(f"Would fix {len(done.done)} of {len(checked.findings)} findings.", err=True)
+        click.echo(
+            f"Would fix {len(causes(done.done))} of {len(checked.causes)} findings.", err=True
+        )
     return TO_DO if changes and not flags.on("exit_zero") else CLEAN
 
 
@@ -298,7 +322,7 @@ def _sarif(asked: CheckRequest, checked: Checked) -> str:
     from ddpify.checking.catalogue import catalogue
     from ddpify.report import sarif
 
-    return sarif.render(checked, catalogue(), lambda one: fixes(asked, [one]).changes)
+    return sarif.render(checked, catalogue(), lambda found: fixes(asked, found).changes)
 
 
 def _print(text: str, flags: _CheckFlags, to_error: bool = False) -> None:

@@ -16,6 +16,7 @@ from ddpify.ranks.trace import (
     CUT,
     ENDS,
     RAISE,
+    WRAPPING,
     Branch,
     End,
     Event,
@@ -132,9 +133,10 @@ class Balance:
         end = next(
             (e for e in ends(loop.body) if e.ranks != ALL and e.exit.kind != "continue"), None
         )
-        event = next(events([loop]), None)
-        if end is None or event is None or end.exit.kind == ABORT:
+        inside = list(events([loop]))
+        if end is None or not inside or end.exit.kind == ABORT:
             return False
+        event = _met_next(inside, end.exit)
         guard = next((g for g in reversed(end.exit.guards) if g.ranks != ALL), None)
         self.found.append(Mismatch("exit", event, guard, end.exit, ALL & ~end.ranks, ((), ())))
         return True
@@ -146,8 +148,9 @@ class Balance:
                 inside = [e for e in events(items) if e.ranks & ~end.ranks] or list(events(items))
                 if inside:
                     guard = next((g for g in reversed(end.exit.guards) if g.ranks != ALL), None)
+                    event = _met_next(inside, end.exit)
                     self.found.append(
-                        Mismatch("exit", inside[0], guard, end.exit, inside[0].ranks, ((), ()))
+                        Mismatch("exit", event, guard, end.exit, event.ranks, ((), ()))
                     )
                 return
 
@@ -223,6 +226,12 @@ class Balance:
             self.found.append(
                 Mismatch("local", event, item.guard, end, item.ranks, paths, head and end is None)
             )
+
+
+def _met_next(inside: Sequence[Event], left: Exit) -> Event:
+    """What those that stay in a loop come to: behind the exit, or else in the next round."""
+    later = (one for one in inside if one.call is not None and one.call.order > left.order)
+    return next((one for one in (*later, *inside) if one.op != WRAPPING), inside[0])
 
 
 def _shared(atoms: tuple[Any, Any]) -> frozenset[str]:

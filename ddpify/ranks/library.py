@@ -52,6 +52,7 @@ from ddpify.ranks.process_groups import (
 )
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, rooted, with_origin
+from ddpify.ranks.trace import WRAPPING
 from ddpify.ranks.values import NONE
 
 
@@ -158,7 +159,7 @@ def _wrap(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         for thing in inner.things:
             thing.wrapper = wrapper
     if one.name == words.DDP:
-        m.event("DistributedDataParallel", one, one.node, f)
+        m.event(WRAPPING, one, one.node, f)
     return value
 
 

@@ -79,11 +79,12 @@ class RankReader(Journal):
 
     # -- state ---------------------------------------------------------------------------------
 
-    def spend(self) -> None:
+    def spend(self, f: RankFrame, node: ast.stmt) -> None:
         """Count a statement. A program that is too large is not followed further, by no rank."""
         self.spent += 1
         if self.spent > self.limit:
             self.run.complete = False
+            self.run.stopped = self.run.stopped or f.module.site(node)
             self.items.append(Unread(self.live))
             self.live = 0
 

@@ -46,6 +46,11 @@ class Origin:
     site: Site
     under: str = ""
 
+    @property
+    def told(self) -> str:
+        """The reason, for people."""
+        return f"{self.what}: {_TOLD.get(self.kind, 'the number of the rank')}"
+
     def __hash__(self) -> int:
         """Alike in every process, so that sets of origins have one order and reports, too."""
         return hash((self.site.span.line, self.site.span.column, len(self.what)))
@@ -75,6 +80,13 @@ def of_anything(origins: frozenset[Origin]) -> frozenset[Origin]:
 RANK, LOCAL_RANK, DATA, CLOCK, RANDOM, FILES = "rank local-rank data clock random files".split()
 
 
+_TOLD = {
+    LOCAL_RANK: "the number of the rank on its node",
+    DATA: "each rank has its own",
+    CLOCK: "each process has its own",
+    RANDOM: "each process draws its own",
+    FILES: "each machine has its own",
+}
 IDENTITY = frozenset({RANK, LOCAL_RANK})
 
 

@@ -39,12 +39,7 @@ _SESSIONS = frozenset(
         words.FSDP,
         words.FULLY_SHARD,
         words.SAMPLER,
-        "accelerate.Accelerator",
-        "lightning.fabric.Fabric",
-        "lightning.pytorch.Trainer",
-        "deepspeed.initialize",
-        "horovod.torch.init",
-        "mpi4py.MPI.COMM_WORLD.Get_rank",
+        *words.STARTERS,
     }
 )
 _MULTIPLE = frozenset(
@@ -130,11 +125,19 @@ class Reading:
         self.spent += machine.spent
         run = machine.finish()
         run.calls = list(_of_the_ranks(run.calls))
+        run.missed = tuple(self._missed(run)) if run.stopped else ()
         self.entered |= run.entered
         run.session = next(run.named(_INIT), None)
         run.assumed = self.assumed
         run.distributed = self.assumed or _is_distributed(run)
         return run
+
+    def _missed(self, run: Run) -> Iterator[str]:
+        """What should have been read of the file in which a script begins."""
+        module = run.modules.get(run.start)
+        for info in module.all_functions() if module is not None else ():
+            if info.place not in run.entered and self.interest.enters(info):
+                yield f"{info.owner.name}.{info.name}" if info.owner else info.name
 
 
 def read(
@@ -269,7 +272,8 @@ def _start(machine: RankReader, info: FunctionDefinition) -> None:
     if info.owner is None:
         value = naming.global_name(machine, info.module, info.name)
     else:
-        cls = naming.make_class(machine, frame, info.owner).things[0]
+        naming.make_class(machine, frame, info.owner)
+        cls = machine.classes[info.owner]  # itself, whatever its decorators make of it
         made = calls.instantiate(machine, frame, cls, (), {}, None).things[0]
         if hooks.is_hook(info):
             _trained(machine, frame, info, made)

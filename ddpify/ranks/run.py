@@ -63,6 +63,8 @@ class Run:
     frameworks: frozenset[str] = frozenset()  # "accelerate", "lightning", "fabric", "deepspeed" …
     quiet: bool = False  # print was replaced: only one rank prints
     complete: bool = True  # nothing was left out for its size
+    stopped: Site | None = None  # where the rest was left out
+    missed: tuple[str, ...] = ()  # functions of the same file that were not come to
     kept: dict[Any, Any] = field(default_factory=dict)  # what `once` has read
     entered: frozenset[Place] = frozenset()  # the functions of the project that it came to
     fed: list[Fed] = field(default_factory=list)  # what Lightning's Trainer takes batches from
@@ -86,6 +88,11 @@ class Run:
         if module is None or not module.ours:
             return ""
         return module.name if module.source.text.startswith(HEADER_PREFIX) else INSTALLED
+
+    @cached_property
+    def opener(self) -> RankCall | None:
+        """The call that begins the session: a process group's, or a framework's."""
+        return self.session or next(self.named(*words.STARTERS, words.HF_TRAINER), None)
 
     @property
     def unopened(self) -> RankCall | None:

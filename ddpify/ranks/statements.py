@@ -27,7 +27,7 @@ def execute(m: RankMachine, f: RankFrame, body: list[ast.stmt]) -> None:
     """Run statements one after the other, while a rank is there."""
     for node in body:
         if m.live:
-            m.spend()
+            m.spend(f, node)
         if not m.live:
             return
         handler = _HANDLERS.get(type(node))

@@ -18,6 +18,7 @@ from ddpify.ranks.modules import Module
 from ddpify.ranks.origins import Symbol
 from ddpify.source import Site
 
+WRAPPING = "DistributedDataParallel"  # the event of its constructor
 ABORT = "abort"  # the process ends with an error: torchrun ends the job
 UNREAD = "unread"  # what follows is not known
 RAISE = "raise"  # a handler further out goes on after this error

@@ -224,6 +224,15 @@ MEETING_IF_SHARDED: Final = NUMBERING | {
 }
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
+# What begins the processes of a program, or joins them, beside init_process_group.
+STARTERS: Final = (
+    "accelerate.Accelerator",
+    "lightning.fabric.Fabric",
+    TRAINER,
+    "deepspeed.initialize",
+    "horovod.torch.init",
+    "mpi4py.MPI.COMM_WORLD.Get_rank",
+)
 COMMANDLINES: Final = (
     "lightning.pytorch.cli.LightningCLI",
     "lightning.pytorch.utilities.cli.LightningCLI",  # until Lightning 2

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 
 import click
 
+from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.rules.base import Finding, Severity
 
 _COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 _THEM = ("it", "them")
+_FEW = 8  # further places that one line names
 
 
 def render(checked: Checked, *, color: bool = False, quiet: bool = False) -> str:
     """The lines, then the counts unless ``quiet``."""
-    lines = [headline(one, checked, color) for one in checked.findings]
+    lines = [headline(one.first, checked, color) + _also(one) for one in checked.causes]
     return "".join(f"{line}\n" for line in (*lines, *([] if quiet else summary(checked))))
 
 
@@ -31,6 +33,15 @@ def headline(found: Finding, checked: Checked, color: bool) -> str:
     return f"{path}:{span.line}:{span.column + 1}: {rule} {star}{found.message}"
 
 
+def _also(cause: FindingCause) -> str:
+    """Further places, on the same line."""
+    if not cause.others:
+        return ""
+    if len(cause.others) > _FEW or cause.others[-1].site.path != cause.first.site.path:
+        return f" (and in {plural(len(cause.others), 'more place')})"
+    return f" (also in {cause.elsewhere})"
+
+
 def summary(checked: Checked) -> Sequence[str]:
     """How many there are, what --fix did and can do."""
     done = [f"Fixed {plural(checked.fixed, 'finding')}."] if checked.fixed else []
@@ -42,28 +53,43 @@ def summary(checked: Checked) -> Sequence[str]:
 def _nothing(checked: Checked) -> str:
     if not checked.files:
         return "No findings."
-    read = plural(len(checked.programs), "program")
-    if checked.programs or checked.fixed:
-        return f"No findings: {read} read as several ranks run {_THEM[len(checked.programs) != 1]}."
+    read, begun = len(checked.programs), sum(bool(one.opener) for one in checked.programs)
+    if read or checked.fixed:
+        some = f"; {begun or 'none'} of {_THEM[read != 1]} seen to start its processes"
+        told = f"{plural(read, 'program')} read as several ranks run {_THEM[read != 1]}"
+        return f"No findings: {told}{some if begun < read else ''}.{_left_out(checked)}"
     if checked.applies:
-        return "No findings: no program here was seen to train with several processes."
+        text = "No findings: no program here was seen to train with several processes."
+        return text + _left_out(checked)
     return (
         "No findings: nothing here trains with several processes "
         "(`ddpify diff` shows what it would take; --assume-distributed looks ahead)."
     )
 
 
+def _left_out(checked: Checked) -> str:
+    """What was not read: how much of it."""
+    kinds = Counter(one.kind for one in checked.skipped)
+    parts = [plural(kinds[kind], kind) for kind in ("file", "notebook", "folder") if kinds[kind]]
+    if checked.unread:
+        parts.insert(0, f"{plural(len(checked.unread), 'program')} to the end")
+    return f" Not read: {', '.join(parts)} (-v lists them)." if parts else ""
+
+
 def _counts(checked: Checked) -> str:
-    found = checked.findings
+    found = [one.first for one in checked.causes]
     by_severity = Counter(one.severity for one in found)
     parts = (plural(by_severity[kind], kind.value) for kind in Severity if by_severity[kind])
-    files = plural(len({one.site.path for one in found}), "file")
-    return f"{plural(len(found), 'finding')} ({', '.join(parts)}) in {files}."
+    files = plural(len({one.site.path for one in checked.findings}), "file")
+    more = len(checked.findings) > len(found)
+    places = f" at {len(checked.findings)} places" if more else ""
+    return f"{plural(len(found), 'finding')} ({', '.join(parts)}){places} in {files}."
 
 
 def _fixable(checked: Checked) -> list[str]:
-    safe = sum(checked.safe(one) for one in checked.findings)
-    unsafe = sum(bool(one.fix) for one in checked.findings) - safe
+    found = [one.first for one in checked.causes]
+    safe = sum(checked.safe(one) for one in found)
+    unsafe = sum(bool(one.fix) for one in found) - safe
     lines = [f"[*] {safe} fixable with --fix."] if safe else []
     if unsafe:
         lines.append(f"{unsafe} fixable with --fix --unsafe-fixes.")

@@ -5,19 +5,21 @@ https://docs.github.com/actions/reference/workflows-and-actions/workflow-command
 
 from __future__ import annotations
 
+from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.report.place import from_top
-from ddpify.rules.base import Finding, Severity
+from ddpify.rules.base import Severity
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
 def render(checked: Checked) -> str:
-    """One command for each finding."""
-    return "".join(f"{_command(one, checked)}\n" for one in checked.findings)
+    """One command for each finding: of ten a step shows no more."""
+    return "".join(f"{_command(one, checked)}\n" for one in checked.causes)
 
 
-def _command(found: Finding, checked: Checked) -> str:
+def _command(cause: FindingCause, checked: Checked) -> str:
+    found = cause.first
     span = found.site.span
     properties: dict[str, str | int] = {
         "title": f"{found.rule} {checked.name(found.rule)}".rstrip(),
@@ -28,12 +30,14 @@ def _command(found: Finding, checked: Checked) -> str:
     if span.end_line == span.line:  # GitHub takes columns of one line only
         properties |= {"col": span.column + 1, "endColumn": span.end_column + 1}
     listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
-    return f"::{_LEVELS[found.severity]} {listed}::{_data(_message(found))}"
+    return f"::{_LEVELS[found.severity]} {listed}::{_data(_message(cause))}"
 
 
-def _message(found: Finding) -> str:
-    because = (f"{site}: {why}" for site, why in found.because)
-    return "\n".join((found.message, *because, *([found.advice] if found.advice else [])))
+def _message(cause: FindingCause) -> str:
+    found = cause.first
+    hops = (f"{site}: {why}" for site, why in (*found.way, *found.because))
+    also = f"also in {cause.elsewhere}" if cause.others else ""
+    return "\n".join(line for line in (found.message, *hops, also, found.advice) if line)
 
 
 def _data(text: str) -> str:

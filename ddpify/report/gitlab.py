@@ -1,6 +1,8 @@
 """Findings as GitLab's code quality report.
 
 https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
+
+One issue for each place: it is by them that a merge request is compared with its target.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as xml
 
+from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
-from ddpify.rules.base import Finding
 
 # What XML cannot hold, and the control characters that it should not.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -14,12 +14,12 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U001
 
 def render(checked: Checked) -> str:
     """The whole document. A run without findings is one test that passes."""
-    count = len(checked.findings)
+    count = len(checked.causes)
     numbers = {"tests": str(max(1, count)), "failures": str(count), "errors": "0"}
     suites = xml.Element("testsuites", {"name": "ddpify", **numbers})
     suite = xml.SubElement(suites, "testsuite", {"name": "ddpify check", **numbers})
-    for found in checked.findings:
-        _case(suite, found, checked)
+    for cause in checked.causes:
+        _case(suite, cause, checked)
     if not count:
         xml.SubElement(suite, "testcase", {"name": "no findings", "classname": "ddpify"})
     xml.indent(suites)
@@ -27,7 +27,8 @@ def render(checked: Checked) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def _case(suite: xml.Element, found: Finding, checked: Checked) -> None:
+def _case(suite: xml.Element, cause: FindingCause, checked: Checked) -> None:
+    found = cause.first
     span = found.site.span
     name = f"{found.rule} {checked.name(found.rule)}".rstrip()
     case = xml.SubElement(
@@ -42,6 +43,7 @@ def _case(suite: xml.Element, found: Finding, checked: Checked) -> None:
     )
     attributes = {"type": found.severity.value, "message": found.message}
     failure = xml.SubElement(case, "failure", attributes)
-    because = (f"{site}: {why}" for site, why in found.because)
+    hops = (f"{site}: {why}" for site, why in (*found.way, *found.because))
+    also = f"also in {cause.elsewhere}" if cause.others else ""
     place = f"{found.site.path}:{span.line}:{span.column + 1}: {found.rule} {found.message}"
-    failure.text = "\n".join(part for part in (place, *because, found.advice) if part)
+    failure.text = "\n".join(part for part in (place, *hops, also, found.advice) if part)

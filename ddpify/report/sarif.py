@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ddpify import __version__
+from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.plan import Change
 from ddpify.report.fingerprints import fingerprints
@@ -31,23 +32,20 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: 
 _DOCUMENTATION = "https://docs.pytorch.org/docs/stable/distributed.html"
 _BASE = "SRCROOT"
 
-Fixes = Callable[[Finding], Sequence[Change]]
+Fixes = Callable[[Sequence[Finding]], Sequence[Change]]
 
 
 def render(checked: Checked, rules: Sequence[Rule], fixes: Fixes) -> str:
-    """The whole document; ``rules`` are all, ``fixes`` says what fixing one finding changes."""
+    """The whole document; ``rules`` are all, ``fixes`` says what fixing some findings changes."""
     used = {one.rule for one in checked.findings}
     described = [rule for rule in rules if rule.id in used]
     index = {rule.id: number for number, rule in enumerate(described)}
-    marks = fingerprints(checked)
+    marks = dict(zip(checked.findings, fingerprints(checked), strict=True))
     run = {
         "tool": {"driver": _driver(described)},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {_BASE: {"uri": f"{Path.cwd().as_uri()}/"}},
-        "results": [
-            _result(one, index, mark, fixes)
-            for one, mark in zip(checked.findings, marks, strict=True)
-        ],
+        "results": [_result(one, index, marks[one.first], fixes) for one in checked.causes],
     }
     document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -77,25 +75,29 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _result(
-    found: Finding, index: dict[str, int], fingerprint: str, fixes: Fixes
+    cause: FindingCause, index: dict[str, int], fingerprint: str, fixes: Fixes
 ) -> dict[str, Any]:
+    found = cause.first
+    also = f"Also in {cause.elsewhere}." if cause.others else ""
     message = f"{found.message}. {found.advice}".rstrip(". ")
     result: dict[str, Any] = {
         "ruleId": found.rule,
         "level": _LEVELS[found.severity],
-        "message": {"text": message},
+        "message": {"text": f"{message}. {also}" if also else message},
         "locations": [_location(found.site)],
         "partialFingerprints": {"ddpify/v1": fingerprint},
     }
     if found.rule in index:
         result["ruleIndex"] = index[found.rule]
-    if found.because:
+    hops = (*found.way, *found.because)
+    related = [*hops, *((one.site, "here, too") for one in cause.others)]
+    if related:
         result["relatedLocations"] = [
-            {"id": number, **_location(site, why)}
-            for number, (site, why) in enumerate(found.because, 1)
+            {"id": number, **_location(site, why)} for number, (site, why) in enumerate(related, 1)
         ]
+    if hops:
         result["codeFlows"] = [_flow(found)]
-    changes = fixes(found) if found.fix else ()
+    changes = fixes(cause.all) if found.fix else ()
     if changes and all(change.before is not None for change in changes):
         result["fixes"] = [_fix(found, changes)]
     return result
@@ -103,7 +105,7 @@ def _result(
 
 def _flow(found: Finding) -> dict[str, Any]:
     """The hops that prove it, and where they lead."""
-    steps = [*found.because, (found.site, found.message)]
+    steps = [*found.way, *found.because, (found.site, found.message)]
     return {"threadFlows": [{"locations": [{"location": _location(*step)} for step in steps]}]}
 
 

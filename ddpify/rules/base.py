@@ -72,7 +72,8 @@ class Finding:
     """A difference between this project and one that is correct under torchrun.
 
     ``fix`` is all or nothing; without one, ``advice`` says what to do by hand.
-    ``because`` are the hops that prove it. ``mends``: what helps in a migrated program, of which
+    ``because`` are the hops that prove it, ``way`` the calls that lead there from the script that
+    is started. ``mends``: what helps in a migrated program, of which
     `migrate` may make a fix; whether it does there is found by reading the program again.
     """
 
@@ -84,6 +85,7 @@ class Finding:
     advice: str = ""
     because: tuple[tuple[Site, str], ...] = ()
     mends: tuple[Edit, ...] = ()
+    way: tuple[tuple[Site, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ddpify import cli
 from ddpify.checking import judge
 from ddpify.checking.model import Named
 from ddpify.lint import Linted
+from ddpify.programs import Program
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.source import Site, Source, Span, UnreadableSource
 
@@ -65,7 +66,8 @@ class Linter:
         for file, name in zip(files, names, strict=True):
             raw = (texts or {}).get(file) or file.read_bytes()
             found += _findings(raw, file, name)
-        return Linted(tuple(one for one in found if wants(one.rule)), programs=names)
+        programs = tuple(Program(name, f"{name}:1", "init_process_group") for name in names)
+        return Linted(tuple(one for one in found if wants(one.rule)), programs=programs)
 
 
 def _findings(raw: bytes, file: Path, name: str) -> Iterator[Finding]:

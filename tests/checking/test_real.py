@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as xml
 
 import jsonschema
@@ -52,9 +53,13 @@ class Runs:
         return shown.out
 
     def found(self, *flags: str) -> list[tuple[str, str, int]]:
-        """Rule and place of each finding."""
+        """Rule and place of each finding, its further places included."""
         document = json.loads(self("--output-format", "json", *flags))
-        return [(one["rule"], one["path"], one["line"]) for one in document["findings"]]
+        return [
+            (one["rule"], place["path"], place["line"])
+            for one in document["findings"]
+            for place in (one, *one["also"])
+        ]
 
 
 @pytest.fixture
@@ -71,7 +76,18 @@ def test_marked_lines_are_printed_and_sarif_says_the_same(case: Case, run: Runs)
     document = json.loads(run("--output-format", "sarif"))
     jsonschema.Draft7Validator(SCHEMA).validate(document)
     results = document["runs"][0]["results"]
-    assert [one["ruleId"] for one in results] == [rule for rule, *_ in found]
+    told = [
+        (one["ruleId"], place["physicalLocation"]["region"]["startLine"])
+        for one in results
+        for place in (*one["locations"], *further(one))
+    ]
+    assert told == [(rule, line) for rule, _, line in found]
+
+
+def further(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The places of one result of which the same is said."""
+    related = result.get("relatedLocations", [])
+    return [one for one in related if one["message"]["text"] == "here, too"]
 
 
 def test_fixes_leave_valid_programs_without_what_they_fix(

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as xml
 import pytest
 
 from ddpify.checking.model import Checked
+from ddpify.programs import Program, Skipped
 from ddpify.report import check_json, concise, findings, github, gitlab, junit, statistics
 from ddpify.rules.base import Severity
 from ddpify.source import Site, Span
@@ -68,6 +69,16 @@ main.py:6:1: warning DDP601 [*] every rank writes 100%, a:b
 """
 
 
+BEGUN = Program("main.py", "main.py:4", "torch.distributed.init_process_group")
+LARGE = BEGUN._replace(complete=False, stopped="lib.py:9", missed=("save", "Net.test"))
+PART = Program("lib.py:30")
+LEFT_OUT = (
+    Skipped("a.ipynb", "notebook", "a notebook"),
+    Skipped("b.ipynb", "notebook", "a notebook"),
+    Skipped("c.py", "file", "a link"),
+)
+
+
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -112,13 +123,25 @@ def test_frames_of_files_that_are_gone_or_shorter_are_left_out() -> None:
             id="none",
         ),
         pytest.param(
-            replace(NONE, programs=("main.py",)),
+            replace(NONE, programs=(BEGUN,)),
             "No findings: 1 program read as several ranks run it.\n",
             id="read",
         ),
+        pytest.param(
+            replace(NONE, programs=(BEGUN, PART, PART._replace(complete=False))),
+            "No findings: 3 programs read as several ranks run them; 1 of them seen to start its"
+            " processes. Not read: 1 program to the end (-v lists them).\n",
+            id="parts",
+        ),
+        pytest.param(
+            replace(NONE, programs=(PART,), skipped=LEFT_OUT),
+            "No findings: 1 program read as several ranks run it; none of it seen to start its"
+            " processes. Not read: 1 file, 2 notebooks (-v lists them).\n",
+            id="left-out",
+        ),
         pytest.param(Checked(), "No findings.\n", id="no-files"),
         pytest.param(
-            replace(NONE, fixed=2, programs=("main.py", "test.py")),
+            replace(NONE, fixed=2, programs=(BEGUN, BEGUN._replace(start="test.py"))),
             "Fixed 2 findings.\nNo findings: 2 programs read as several ranks run them.\n",
             id="fixed",
         ),
@@ -143,9 +166,17 @@ def test_statistics() -> None:
 
 
 def test_json_holds_everything() -> None:
-    document = json.loads(check_json.render(replace(ALL, fixed=4, unread=("too large",))))
-    assert (document["schema"], document["files"], document["fixed"]) == (2, 3, 4)
-    assert document["notes"] == [{"message": "too large"}]
+    checked = replace(ALL, fixed=4, programs=(LARGE, PART), skipped=LEFT_OUT)
+    document = json.loads(check_json.render(checked))
+    assert (document["schema"], document["files"], document["fixed"]) == (3, 3, 4)
+    left = "main.py (read as far as lib.py:9, not save(), Net.test())"
+    assert document["notes"] == [{"message": f"not read to its end: {left}"}]
+    assert document["programs"][0] == {
+        "start": "main.py",
+        "session": "main.py:4",
+        "opener": "torch.distributed.init_process_group",
+    }
+    assert document["skipped"][0] == {"path": "a.ipynb", "why": "a notebook"}
     assert document["findings"][1] == {
         "rule": "DDP801",
         "name": "collective-on-some-ranks",
@@ -159,6 +190,8 @@ def test_json_holds_everything() -> None:
         "fixable": False,
         "safe": False,
         "advice": "call it on all ranks",
+        "way": [],
+        "also": [],
         "because": [
             {
                 "path": "main.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ from tests.report.sarif import SCHEMA
 def document(checked: Checked, *changes: Change) -> dict[str, Any]:
     """The document, which has the shape that SARIF has."""
 
-    def fixes(finding: Finding) -> tuple[Change, ...]:
-        return changes if finding.rule == "DDP601" else ()
+    def fixes(found: Sequence[Finding]) -> tuple[Change, ...]:
+        return changes if found[0].rule == "DDP601" else ()
 
     found: dict[str, Any] = json.loads(sarif.render(checked, catalogue(), fixes))
     jsonschema.Draft7Validator(SCHEMA).validate(found)
@@ -39,7 +40,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rules_are_described_once_and_pointed_to() -> None:
-    two = replace(ALL, findings=(SAVE, replace(SAVE, site=Site("main.py", Span(7, 0, 7, 3)))))
+    other = replace(SAVE, message="another", site=Site("main.py", Span(7, 0, 7, 3)))
+    two = replace(ALL, findings=(SAVE, other))
     (run,) = document(two)["runs"]
     driver = run["tool"]["driver"]
     assert (driver["name"], driver["semanticVersion"]) == ("ddpify", __version__)

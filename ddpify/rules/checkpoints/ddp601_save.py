@@ -21,7 +21,7 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.rules.shared.meetings import at_once
-from ddpify.rules.shared.outputs import SAME, by_all, checkpoints, its_own, unequal
+from ddpify.rules.shared.outputs import SAME, by_all, checkpoints, difference, its_own, unequal
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.rules.shared.stored import Stored
 from ddpify.settings import Settings
@@ -57,10 +57,11 @@ def lint(run: Run) -> Iterable[Finding]:
             yield Finding(
                 "DDP601",
                 write.call.site,
-                f"every rank writes this checkpoint: {_DAMAGE if damaged else SAME}",
+                f"every rank writes this {write.noun}: {_DAMAGE if damaged else SAME}",
                 Severity.ERROR if damaged else Severity.WARNING,
                 on_rank_zero(run, write.call),
                 "save on the rank with number 0 only",
+                difference(run, write) if damaged else (),
             )
 
 

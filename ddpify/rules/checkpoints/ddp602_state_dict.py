@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
+from ddpify.ranks.words import WRAPPERS
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.checkpoints.entries import wrapped_entries
 from ddpify.rules.checkpoints.states import (
@@ -100,7 +102,14 @@ def lint(run: Run) -> Iterable[Finding]:
             f"every key begins with `{prefix}`: a model that is not wrapped cannot load it",
             Severity.WARNING,
             advice="save the state of the model inside the wrapper",
+            because=tuple((site, "wrapped here") for site in _wrapped(call)),
         )
+
+
+def _wrapped(call: RankCall) -> list[Site]:
+    """Where the model was wrapped whose state is asked for."""
+    things = call.receiver.things if call.receiver is not None else ()
+    return [t.site for t in things if t.name in WRAPPERS and t.site is not None][:1]
 
 
 RULE = Rule(

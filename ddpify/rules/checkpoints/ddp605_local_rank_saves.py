@@ -29,7 +29,8 @@ def lint(run: Run) -> Iterable[Finding]:
             yield Finding(
                 "DDP605",
                 write.call.site,
-                "the first process of every node writes this checkpoint: damaged on a shared disk",
+                f"the first process of every node writes this {write.noun}: damaged on a shared"
+                " disk",
                 Severity.WARNING,
                 advice="ask for the global rank: RANK, or torch.distributed.get_rank()",
                 because=((guard.site, "decided by the local rank"),),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 from ddpify.ranks import words
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard
-from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM
+from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM, Origin
 from ddpify.ranks.prepared import may_shard
 from ddpify.ranks.run import Run
-from ddpify.ranks.trace import RAISE, Event, Mismatch
+from ddpify.ranks.trace import RAISE, WRAPPING, Event, Mismatch
+from ddpify.ranks.values import differs
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.collectives.ddp810_swallowed import is_passed_over
 from ddpify.rules.collectives.made_up import is_made_up
@@ -23,12 +24,7 @@ SHARDED, FRAMEWORK, GROUP = "DDP805", "DDP806", "DDP807"
 _SPOKEN = {
     "forward": "a forward of the wrapped model",
     "backward": "a backward of the wrapped model",
-}
-_KINDS = {
-    DATA: "each rank has its own",
-    CLOCK: "each process has its own",
-    RANDOM: "each process draws its own",
-    FILES: "each machine has its own",
+    WRAPPING: f"the wrapping by {WRAPPING}",
 }
 _MILD = "a hang where the model is sharded (FSDP, DeepSpeed ZeRO-3)"
 _STATES = "the others' random states are not saved, and"
@@ -41,6 +37,9 @@ _ADVICE = {
     FRAMEWORK: "call it on all ranks: it does by itself on one rank what only one may do",
     GROUP: "make every group on all ranks, in the same order, members or not",
 }
+
+
+_Met = tuple[str, tuple[RankCall | Event, ...]]  # an operation, and the calls that lead to it
 
 
 def findings(run: Run, code: str) -> Iterator[Finding]:
@@ -108,7 +107,7 @@ def _finding(run: Run, one: Mismatch, code: str) -> Finding:
     return Finding(
         code,
         one.site,
-        _message(run, one) if severity is Severity.ERROR else _said_of_shards(one),
+        _message(run, one) if severity is Severity.ERROR else _said_of_shards(run, one),
         severity,
         advice=_ADVICE[code],
         because=tuple(dict.fromkeys(_because(run, one))),
@@ -126,9 +125,9 @@ def _severity(run: Run, one: Mismatch) -> Severity:
     return Severity.WARNING if sharded or numbers else Severity.NOTE
 
 
-def _said_of_shards(one: Mismatch) -> str:
+def _said_of_shards(run: Run, one: Mismatch) -> str:
     states = f"{_STATES} " if one.event.op in words.NUMBERING else ""
-    return f"{_where(one)}: {states}{_MILD}"
+    return f"{_where(run, one)}: {states}{_MILD}"
 
 
 def _is_of_shards(event: Event) -> bool:
@@ -161,8 +160,8 @@ def _mends(run: Run, one: Mismatch) -> tuple[Edit, ...]:
     return (Edit(How.REPLACE, guard.site, "broadcast({})"),)
 
 
-def _where(one: Mismatch) -> str:
-    what = spoken(one.event.op)
+def _where(run: Run, one: Mismatch) -> str:
+    what = spoken(_met_first(run, one)[0])
     if one.kind == "local":
         verb = "leaves before" if one.exit is not None else "enters"
         return f"each rank decides for itself whether it {verb} {what}"
@@ -170,37 +169,78 @@ def _where(one: Mismatch) -> str:
 
 
 def _message(run: Run, one: Mismatch) -> str:
-    what = spoken(one.event.op)
+    what = spoken(_met_first(run, one)[0])
     if one.kind == "local":
-        return f"{_where(one)}: wrong numbers or a hang"
+        return f"{_where(run, one)}: wrong numbers or a hang"
     if one.kind == "exit":
-        return f"some ranks leave here, the others go on to {what}: wrong numbers or a hang"
+        alone = "rank 0 alone leaves" if not one.ranks & RANK0 else "some ranks leave"
+        return f"{alone} here, the others go on to {what}: wrong numbers or a hang"
     following = next(_following(run, one), None)
-    follows = f"go on to {following[1]}" if following is not None else "do not"
-    return f"{_where(one)}, the others {follows}: wrong numbers or a hang"
+    follows = f"go on to {spoken(following[0])}" if following is not None else "do not"
+    return f"{_where(run, one)}, the others {follows}: wrong numbers or a hang"
 
 
 def _because(run: Run, one: Mismatch) -> Iterable[tuple[Site, str]]:
-    yield from _condition(one)
+    yield from _condition(run, one)
     names = ("some ranks", "others") if one.kind == "local" else _sides(one)
-    enters = one.paths[0][:3] or (one.event,)
-    yield from ((event.site, f"{names[0]}: {spoken(event.op)}") for event in enters)
+    yield _met(one, names[0], *_met_first(run, one))
     if one.kind == "local":
-        yield from ((event.site, f"{names[1]}: {spoken(event.op)}") for event in one.paths[1][:3])
-    else:
-        yield from ((site, f"{names[1]}: {op}") for site, op in islice(_following(run, one), 2))
+        for event in one.paths[1][:1]:
+            yield _met(one, names[1], event.op, (*event.stack, event))
+    elif one.kind == "guard":
+        for op, way in islice(_following(run, one), 1):
+            yield _met(one, names[1], op, way)
 
 
-def _condition(one: Mismatch) -> Iterator[tuple[Site, str]]:
+def _met_first(run: Run, one: Mismatch) -> _Met:
+    """What the ranks that go on come to: a model is wrapped once, its steps are what follows."""
+    events: list[_Met] = [(e.op, (*e.stack, e)) for e in (one.event, *one.paths[0])]
+    if one.exit is None or one.event.call is None:
+        return events[0]
+    later = ((_op(call), call.way) for call in _in_turn(run, one.event.call))
+    return next((met for met in chain(events, later) if met[0] != WRAPPING), events[0])
+
+
+def _met(one: Mismatch, who: str, op: str, way: Sequence[RankCall | Event]) -> tuple[Site, str]:
+    """What ranks come to: where their way leaves that to the condition, not in a helper of both."""
+    guard, known = _deciding(one), one.event.stack
+    if guard is not None:
+        known = tuple(c for c in known if all(g.node is not guard.node for g in c.guards))
+    asked = next(each for each in way if each not in known)
+    path, span = way[-1].site
+    inside = f" (line {span.line})" if path == asked.site.path else f" ({way[-1].site})"
+    return asked.site, f"{who}: {spoken(op)}{inside if asked is not way[-1] else ''}"
+
+
+def _condition(run: Run, one: Mismatch) -> Iterator[tuple[Site, str]]:
     """The condition that tells the ranks apart, and where that comes from."""
-    guard = _deciding(one)
+    guard, text = _deciding(one), "the condition"
+    if guard is None:
+        guard, text = _parted_before(run, one), "here the others go another way"
     if guard is None:
         return
-    yield guard.site, "the condition"
+    told = {str(o.site): (o.site, o.told) for o in _firing(one, guard)}
+    _, why = told.pop(str(guard.site), (guard.site, ""))
+    yield guard.site, f"{text} ({why})" if why else text
+    yield from told.values()
+
+
+def _firing(one: Mismatch, guard: RankGuard) -> list[Origin]:
+    """The origins by which ranks come to different answers: one of each kind and name."""
     origins = sorted(guard.test.origins, key=lambda o: (o.site, o.kind, o.what))
-    own = [origin for origin in origins if origin.kind in (DATA, CLOCK)]
-    for origin in own if one.kind == "local" and own else origins:
-        yield origin.site, f"{origin.what}: {_KINDS.get(origin.kind, 'the number of the rank')}"
+    own = [o for o in origins if o.kind in (DATA, CLOCK)] or [o for o in origins if o.kind != FILES]
+    held = own if own and one.kind == "local" else origins
+    return list({(origin.kind, origin.what): origin for origin in reversed(held)}.values())[::-1]
+
+
+def _parted_before(run: Run, one: Mismatch) -> RankGuard | None:
+    """Why some ranks alone are where they leave: the others left before, by this condition."""
+    left = one.exit
+    if left is None or left.ranks == ALL:
+        return None
+    earlier = [each for each in run.exits_of.get(left.function, ()) if each.order < left.order]
+    guards = (guard for each in reversed(earlier) for guard in reversed(each.guards))
+    return next((g for g in guards if g.ranks != ALL or differs(g.test)), None)
 
 
 def _deciding(one: Mismatch) -> RankGuard | None:
@@ -208,23 +248,32 @@ def _deciding(one: Mismatch) -> RankGuard | None:
     return one.guard or next((g for g in reversed(left) if g.ranks != ALL), None)
 
 
-def _following(run: Run, one: Mismatch) -> Iterator[tuple[Site, str]]:
-    """The collectives that the other ranks enter instead."""
-    yield from ((event.site, spoken(event.op)) for event in one.paths[1])
+def _following(run: Run, one: Mismatch) -> Iterator[_Met]:
+    """The collectives that the other ranks enter instead, each with the way there."""
+    for event in one.paths[1]:
+        yield event.op, (*event.stack, event)
     if one.event.call is not None and not one.paths[1]:
         for call in _in_turn(run, one.event.call):
             if call.ranks & ~one.ranks:
-                op = call.method if call.method == "backward" else call.name
-                yield call.site, spoken(op)
+                yield _op(call), call.way
+
+
+def _op(call: RankCall) -> str:
+    return call.method if call.method == "backward" else call.name
 
 
 def _in_turn(run: Run, event: RankCall) -> list[RankCall]:
-    """The places at which ranks meet, as they come after one: first its loop, round again."""
-    loop = event.loops[-1] if event.loops else None
+    """The places at which ranks meet, as they come after one: first its loops, round again."""
     calls = [call for call in exchanges(run) if call is not event]
-    inside = [call for call in calls if loop is not None and loop in call.loops]
     later = [call for call in calls if call.order > event.order]
-    return [*(c for c in inside if c in later), *inside, *later]
+    rounds = [
+        call
+        for loop in reversed(event.loops)
+        for part in (later, calls)
+        for call in part
+        if loop in call.loops
+    ]
+    return list(dict.fromkeys((*rounds, *later)))
 
 
 def _who(ranks: int) -> str:

@@ -17,7 +17,15 @@ from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
 from ddpify.rules.shared.meetings import at_once, one_was_first
-from ddpify.rules.shared.outputs import SAME, by_all, copies_console, files, its_own, unequal
+from ddpify.rules.shared.outputs import (
+    SAME,
+    by_all,
+    copies_console,
+    difference,
+    files,
+    its_own,
+    unequal,
+)
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.settings import Settings
 
@@ -69,6 +77,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 Severity.ERROR if damaged else Severity.WARNING,
                 on_rank_zero(run, write.call),
                 "write it on the rank with number 0 only, or put the rank into its name",
+                difference(run, write) if damaged else (),
             )
 
 

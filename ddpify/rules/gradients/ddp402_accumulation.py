@@ -24,6 +24,15 @@ _STATIC = "a static graph has to be averaged from the first backward on: leave o
 SKIPS = (".no_sync", "ddpify.runtime.gradient_sync", ".set_requires_gradient_sync")
 
 
+_UNDER = (
+    "run forward and backward of the micro-batches that do not step under `with model.no_sync():`"
+)
+_BY_APEX = (
+    "call model.disable_allreduce() for the micro-batches that do not step, enable_allreduce() for"
+    " the last one; apex has no no_sync()"
+)
+
+
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one note per training loop whose optimizer steps less often than it goes backward."""
     if any(call.name in SKIPS for call in facts.calls):
@@ -66,8 +75,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 " slower",
                 Severity.NOTE,
                 (),
-                "run forward and backward of the micro-batches that do not step under"
-                " `with model.no_sync():`",
+                _BY_APEX if one.wrap.by_apex else _UNDER,
                 ((one.step.site, "the step"),),
             )
 

@@ -38,7 +38,6 @@ def lint(run: Run) -> Iterable[Finding]:
         session.place,
         "the process group is joined and never left: some runs abort after their work is done",
         Severity.NOTE,
-        because=((session.place, f"{run.start} was read to its end"),),
         advice="call torch.distributed.destroy_process_group() where the program ends normally",
     )
 

@@ -11,6 +11,7 @@ from ddpify.python import writers
 from ddpify.ranks.events import Exit, Store
 from ddpify.ranks.model import RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
+from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.ranks.words import FILE_TESTS, OWN_FILES
@@ -32,7 +33,7 @@ CHECKPOINTS = {
     "torch.onnx.export": (2, "f"),
 }
 _LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
-SAME = "several times the same, as far as is seen, and a damaged file where one ends meanwhile"
+SAME = "the same contents, as far as is seen, but damaged where two write at once"
 OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 SPAWN = "torch.multiprocessing.spawn"
@@ -57,6 +58,20 @@ class Write:
 
     call: RankCall
     path: RankValue | None
+
+    @property
+    def noun(self) -> str:
+        """What a reader calls it: models and their states are checkpoints, logits are none."""
+        given = self.call.arg(0, "obj") if self.call.name == "torch.save" else None
+        return "checkpoint" if given is None or _is_state(given) else "file"
+
+
+def _is_state(value: RankValue) -> bool:
+    """Whether a value is or holds a model or a state: not what a model gave."""
+    made = [thing for thing in value.things if not thing.name.endswith(".__call__")]
+    within = [*(value.items or ()), *(part for _, part in value.keys or ())]
+    own = any(is_model(thing) or thing.name.endswith("state_dict") for thing in made)
+    return own or any(map(_is_state, within))
 
 
 def files(run: Run) -> Iterator[Write]:
@@ -180,11 +195,18 @@ def unequal(run: Run, write: Write) -> bool:
         return True
     if "a" in _mode(write.call) and write.call.name in OPENS:
         return True
-    return any(
-        origin.kind in (RANK, DATA, CLOCK, RANDOM)
-        for value in _written(run, write)
-        for origin in spread(value)
-    )
+    return bool(_differs_by(run, write))
+
+
+def difference(run: Run, write: Write) -> tuple[tuple[Site, str], ...]:
+    """Why ranks write different things there, where that is seen."""
+    first = next(iter(sorted(_differs_by(run, write), key=lambda one: one.site)), None)
+    return ((first.site, first.told),) if first is not None else ()
+
+
+def _differs_by(run: Run, write: Write) -> set[Origin]:
+    origins = (origin for value in _written(run, write) for origin in spread(value))
+    return {origin for origin in origins if origin.kind in (RANK, DATA, CLOCK, RANDOM)}
 
 
 def _written(run: Run, write: Write) -> Iterator[RankValue]:

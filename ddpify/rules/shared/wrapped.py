@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -42,6 +44,14 @@ class Wrap:
         if value is None:
             return None if self.call.asked.star else False
         return bool(value.constant) if value.known else None
+
+    @property
+    def by_apex(self) -> bool:
+        """Whether it is apex's, which has no ``no_sync()``."""
+        name = ast.unparse(self.call.node.func)
+        imported = rf"^\s*from apex\.parallel import .*\b{re.escape(name)}\b"
+        text = self.call.module.source.text
+        return name.startswith("apex.") or bool(re.search(imported, text, re.MULTILINE))
 
     def holds(self, thing: RankThing) -> bool:
         """Whether a thing is (a part of) the module inside."""
