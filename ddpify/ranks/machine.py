@@ -278,7 +278,7 @@ class RankReader(Journal):
         run = self.run
         run.quiet = PRINT in self.patched
         run.joined = self.opened or not self.interest.opens
-        run.opened = run.joined or self.unread
+        run.opened = self.opened or self.unread
         run.frameworks = frozenset(
             word for top, word in words.FRAMEWORKS.items() if top in self.words
         )
