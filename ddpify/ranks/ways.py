@@ -28,8 +28,8 @@ def way_to(run: Run, site: Site) -> tuple[tuple[Site, str], ...]:
         del steps[0]  # calls within the script do not help
     frames = dict(_frame(call, into) for call, into in steps if into is not None)
     begun = () if run.script or _is_hook(stack) else _beginning(run)
-    told = ((at, text) for at, text in (*begun, *frames.items()) if not site.within(at))
-    return _shortened(list(told))
+    told = ((at, text) for at, text in frames.items() if not site.within(at))
+    return _shortened([*begun, *told])
 
 
 def _nearest(run: Run, site: Site) -> tuple[tuple[RankCall, ...], FunctionDefinition | None]:

@@ -52,19 +52,18 @@ def summary(checked: Checked) -> Sequence[str]:
 
 def _nothing(checked: Checked) -> str:
     if not checked.files:
-        return "No findings."
+        return f"No findings.{_left_out(checked)}"
     read, begun = len(checked.programs), sum(bool(one.opener) for one in checked.programs)
     if read or checked.fixed:
         some = f"; {begun or 'none'} of {_THEM[read != 1]} seen to start its processes"
         told = f"{plural(read, 'program')} read as several ranks run {_THEM[read != 1]}"
         return f"No findings: {told}{some if begun < read else ''}.{_left_out(checked)}"
-    if checked.applies:
-        text = "No findings: no program here was seen to train with several processes."
-        return text + _left_out(checked)
-    return (
-        "No findings: nothing here trains with several processes "
-        "(`ddpify diff` shows what it would take; --assume-distributed looks ahead)."
+    none = "nothing here trains with several processes" + (
+        " (`ddpify diff` shows what it would take; --assume-distributed looks ahead)"
     )
+    if checked.applies:
+        none = "no program here was seen to train with several processes"
+    return f"No findings: {none}.{_left_out(checked)}"
 
 
 def _left_out(checked: Checked) -> str:

@@ -277,3 +277,15 @@ if rank == 0:
 """
     one = only(tmp_path, "DDP602", {"main.py": HEAD + body + END})
     assert because(one) == ["main.py:7: wrapped here"]
+
+
+def test_a_function_that_was_read_for_itself_says_so(tmp_path: Path) -> None:
+    lib = """import torch.distributed as dist
+
+
+def wait():
+    if dist.get_rank() == 0:
+        dist.barrier()
+"""
+    one = only(tmp_path, "DDP801", {"lib.py": lib})
+    assert way(one) == ["lib.py:4: read from here: no script was seen to call wait()"]

@@ -24,7 +24,7 @@ SHARDED, FRAMEWORK, GROUP = "DDP805", "DDP806", "DDP807"
 _SPOKEN = {
     "forward": "a forward of the wrapped model",
     "backward": "a backward of the wrapped model",
-    WRAPPING: f"the wrapping by {WRAPPING}",
+    WRAPPING: f"the constructor of {WRAPPING}",
 }
 _MILD = "a hang where the model is sharded (FSDP, DeepSpeed ZeRO-3)"
 _STATES = "the others' random states are not saved, and"
