@@ -14,6 +14,7 @@ from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.origins import CLOCK, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.sizes import Sized
 from ddpify.ranks.values import constant, differs, key_of, of, per_rank, same, symbol
 
 
@@ -141,6 +142,8 @@ def _asked_for(
 def _may_have_changed(thing: RankThing, name: str, value: RankValue) -> RankValue:
     """A constant that a method sets anew is not known: methods are called again and again."""
     if thing.cls is None or value.things or not value.known or not same(*value.atoms):
+        return value
+    if isinstance(value.atoms[0], Sized):  # made from the number of processes, which stays
         return value
     if not any(name in info.set_later() for info in thing.cls.mro()):
         return value

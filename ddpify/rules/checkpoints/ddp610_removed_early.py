@@ -60,7 +60,7 @@ def _meets_removal(run: Run, removal: RankCall, path: RankValue, use: Use) -> bo
     if _excluded(removal, use.call):
         return False
     if use.call.order < removal.order:
-        ended = use.writes or waited_for(run, use.call, removal)
+        ended = waited_for(run, use.call, removal)
         return not ended and overtakes(run, use.call, removal, rank)
     return use.writes and overtakes(run, removal, use.call)
 

@@ -15,6 +15,7 @@ from ddpify.ranks.collective import Collective, collective
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, RANDOM, STRIDE, Symbol
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import key_of
 from ddpify.ranks.words import DIST
 from ddpify.rules.shared.counted import divides_evenly
 from ddpify.rules.shared.syntax import scope
@@ -115,7 +116,7 @@ def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
     """The calls whose result it is, or holds, as it is."""
     for item in value.items or () if depth else ():
         yield from _made(item, depth - 1)
-    for thing in value.things if depth else ():
+    for thing in (*value.things, *_parted(value)) if depth else ():
         made = thing.call
         if made is None or thing.kind != "result":
             continue
@@ -124,6 +125,13 @@ def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
                 yield from _made(inner, depth - 1)
         else:
             yield made
+
+
+def _parted(value: RankValue) -> Iterator[RankThing]:
+    """What gives several numbers, of which this is one: ``rho, p = spearmanr(a, b)``."""
+    for thing in value.deps if not value.things else ():
+        if key_of(value).startswith(f"{thing.name}@{id(thing)}["):
+            yield thing
 
 
 def _inputs(call: RankCall) -> tuple[RankValue, ...]:

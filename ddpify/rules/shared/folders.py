@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Any, Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
@@ -23,6 +25,7 @@ _LISTS: Final = {
 _OF_PATHS: Final = frozenset({"glob", "rglob", "iterdir"})
 _REMOVES: Final = {name: "path" for name in "os.remove os.unlink os.rmdir shutil.rmtree".split()}
 _REMOVING: Final = frozenset({"unlink", "rmdir"})
+_HOLE: Final = re.compile(r"\{\}")  # those that are filled in order
 _DEPTH: Final = 12
 
 
@@ -72,7 +75,7 @@ def _spelled(atom: Any, known: Mapping[str, RankThing], rank: int, depth: int) -
         yield str(atom)
         return
     kind, *parts = atom.parts or ("",)
-    thing = known.get(atom.key)
+    thing = known.get(atom.key) or known.get(atom.key.removesuffix(f":{rank}"))
     if depth and kind in (TEXT, "Add", "Div"):
         for number, part in enumerate(parts):
             yield "/" if number and kind == "Div" else ""
@@ -82,8 +85,26 @@ def _spelled(atom: Any, known: Mapping[str, RankThing], rank: int, depth: int) -
             yield "/" if number else ""
             inner = {f"{one.name}@{id(one)}": one for one in value.sources()}
             yield from _spelled(value.atoms[rank], {**known, **inner}, rank, depth - 1)
+    elif depth and thing is not None and thing.call is not None and _is_form(thing.call):
+        yield from _filled(thing.call, known, rank, depth - 1)
     else:
         yield f"<{atom.key}>"
+
+
+def _is_form(call: RankCall) -> bool:
+    """``"{}/{}.npy".format(folder, rank)``"""
+    form = call.receiver.constant if call.receiver is not None else None
+    holes = len(_HOLE.findall(form)) if isinstance(form, str) else -1
+    return call.method == "format" and not call.star and holes == len(call.args)
+
+
+def _filled(call: RankCall, known: Mapping[str, RankThing], rank: int, depth: int) -> Iterator[str]:
+    form = call.receiver.constant if call.receiver is not None else ""
+    for text, value in zip_longest(_HOLE.split(str(form)), call.args):
+        yield text
+        if value is not None:
+            inner = {f"{one.name}@{id(one)}": one for one in value.sources()}
+            yield from _spelled(value.atoms[rank], {**known, **inner}, rank, depth)
 
 
 def _is_joined(call: RankCall) -> bool:
