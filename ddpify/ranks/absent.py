@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.ranks.events import Absent
+from ddpify.ranks.events import Lacking
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import Symbol
@@ -23,4 +23,4 @@ def note_absent(m: RankMachine, f: RankFrame, value: RankValue, node: ast.AST) -
     guards = (guard for guard in m.here.guards if not guard.starts_script)
     known = not any(isinstance(guard.test.atoms[rank], Symbol) for guard in guards)
     if known and m.live & (1 << rank):
-        m.run.absent.append(Absent(m.tick(), value, rank, node, f.module, f.function))
+        m.run.absent.append(Lacking(m.tick(), value, rank, node, f.module, f.function))

@@ -11,7 +11,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, ITEM, PART, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import Part, differs, key_of, per_rank, symbol, text
+from ddpify.ranks.values import OwnRows, differs, key_of, per_rank, symbol, text
 
 
 def item(
@@ -76,7 +76,7 @@ def _sliced(
     given = [one.atoms != (None, None) for one in bounds]
     stride = given == [True, False, True] and not _is_fitted(base)
     if not _is_fitted(base):
-        one = Part(f"{key_of(base)}[:]", (), bounds, _rows(base), stride)
+        one = OwnRows(f"{key_of(base)}[:]", (), bounds, _rows(base), stride)
         part = replace(part, atoms=(one, one))
     return _own_part(f, part, index, node, STRIDE if stride else PART)
 

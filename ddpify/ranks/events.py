@@ -56,7 +56,7 @@ class Read:
 
 
 @dataclass(eq=False)
-class Absent:
+class Lacking:
     """Something is used that is None on one rank, which comes here as the other does."""
 
     order: int

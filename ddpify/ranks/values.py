@@ -30,7 +30,7 @@ class Many(Symbol):
 
 
 @dataclass(frozen=True)
-class Part(Symbol):
+class OwnRows(Symbol):
     """``rows[a:b:c]`` with bounds that say the rank; ``rows``: of how many, if that is known."""
 
     bounds: tuple[RankValue, ...] = field(default=(), compare=False, repr=False)

@@ -58,8 +58,8 @@ RULE = Rule(
     "DDP829",
     "cpu-tensor-in-nccl",
     "NCCL moves what is in the memory of GPUs. A tensor that torch.tensor(…) makes is on the CPU,"
-    " unless its device is said, and so are the lists to gather into: `No backend type associated"
-    " with device type cpu`. (Not run: documented, for want of a GPU here.)",
+    " unless its device is said, and so are the lists to gather into. The error is `No backend"
+    " type associated with device type cpu` (by the documentation: no GPU was here to run it).",
     "torch.distributed documentation, Backends",
     lint=lint,
     bad=(

@@ -7,18 +7,18 @@ from typing import Any, Final
 from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import Collective, is_world
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.rules.shared.told import Told
+from ddpify.rules.shared.complaints import Complaint
 
 _MADE: Final = f"{words.DIST}new_group"
 _ROOTS: Final = ("src", "dst")
 
 
-def wrong(shared: Collective) -> Told | None:
+def wrong(shared: Collective) -> Complaint | None:
     """What is wrong with the group of a call, if anything is."""
     return _mixed(shared) or _foreign(shared)
 
 
-def _mixed(shared: Collective) -> Told | None:
+def _mixed(shared: Collective) -> Complaint | None:
     """The group of all ranks on one rank, and one of some on the other."""
     value = shared.given("group")
     if value is None or shared.call.ranks != 3 or not value.by_rank:
@@ -26,7 +26,7 @@ def _mixed(shared: Collective) -> Told | None:
     kinds = {_is_world(value, rank) for rank in (0, 1)}
     if kinds != {True, False}:
         return None
-    return Told(
+    return Complaint(
         shared.call.site,
         f"some ranks call {shared.call.method}() in a group, the others in that of all ranks: a"
         " hang",
@@ -47,7 +47,7 @@ def _is_world(value: RankValue, rank: int) -> bool | None:
     return True if is_world(plain) else None
 
 
-def _foreign(shared: Collective) -> Told | None:
+def _foreign(shared: Collective) -> Complaint | None:
     """A root that is not in the group: it is a rank of all, not one of the group."""
     value = shared.given("group")
     for name in _ROOTS:
@@ -58,7 +58,7 @@ def _foreign(shared: Collective) -> Told | None:
         made = [thing.call for thing in value.things if thing.name == _MADE and thing.call]
         out = [one for one in made if _leaves_out(one, shared.call, number)]
         if out and len(made) == len(value.things):
-            return Told(
+            return Complaint(
                 shared.call.site,
                 f"`{name}={number}` is a rank among all, and not in every such group: a crash",
                 f"give `{name}` the group's own first rank, or `group_{name}=0`",

@@ -117,7 +117,7 @@ def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
     for call in calls:
         for rank in (0, 1):
             if call.ranks & (1 << rank):
-                for one in _Reading(run, call, rank, rounds, starts).messages():
+                for one in _Turns(run, call, rank, rounds, starts).messages():
                     made += 1
                     if made > MAX_MESSAGES:
                         raise _NotKnown
@@ -125,7 +125,7 @@ def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _Turns:
     """One call on one rank, in each of its rounds."""
 
     run: Run

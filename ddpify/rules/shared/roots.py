@@ -7,7 +7,7 @@ from typing import Final
 from ddpify.ranks import sizes
 from ddpify.ranks.collective import Collective
 from ddpify.rules.shared.lengths import is_given, length
-from ddpify.rules.shared.told import Told
+from ddpify.rules.shared.complaints import Complaint
 
 # The list that the root alone gives, and the parameter that says who that is.
 _ROOTED: Final = {
@@ -25,7 +25,7 @@ _OF_ALL: Final = {
 }
 
 
-def wrong(shared: Collective) -> Told | None:
+def wrong(shared: Collective) -> Complaint | None:
     """What is wrong with the lists of a call, if anything is."""
     call = shared.call
     if shared.functional or call.method not in _OF_ALL:
@@ -33,7 +33,7 @@ def wrong(shared: Collective) -> Told | None:
     return _misplaced(shared) or _uneven(shared)
 
 
-def _misplaced(shared: Collective) -> Told | None:
+def _misplaced(shared: Collective) -> Complaint | None:
     name, parameter = _ROOTED.get(shared.call.method, ("", ""))
     root = shared.given(parameter)
     number = root.constant if root is not None else 0
@@ -49,7 +49,7 @@ def _misplaced(shared: Collective) -> Told | None:
             else (f"rank {rank} is the `{parameter}` of this")
         )
         ends = f"and gives a `{name}`" if has else f"and gives no `{name}`"
-        return Told(
+        return Complaint(
             shared.call.site,
             f"{what} {shared.call.method}() {ends}: a crash",
             f"give the list on the rank that is `{parameter}`, and None on the others",
@@ -57,7 +57,7 @@ def _misplaced(shared: Collective) -> Told | None:
     return None
 
 
-def _uneven(shared: Collective) -> Told | None:
+def _uneven(shared: Collective) -> Complaint | None:
     name = _OF_ALL[shared.call.method]
     value = shared.given(name)
     for rank in (0, 1):
@@ -65,7 +65,7 @@ def _uneven(shared: Collective) -> Told | None:
             continue
         number = length(value, rank)
         if number and sizes.never_all(number):
-            return Told(
+            return Complaint(
                 shared.call.site,
                 f"`{name}` has another length than there are ranks: a crash",
                 "give one element for each rank, the root's own among them",

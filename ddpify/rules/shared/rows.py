@@ -8,7 +8,7 @@ from ddpify.ranks import sizes
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.operations import ARITHMETIC
 from ddpify.ranks.origins import ITEM, Symbol
-from ddpify.ranks.values import Part
+from ddpify.ranks.values import OwnRows
 
 _KEEPING: Final = frozenset(
     """cuda cpu to float double half bfloat16 int long bool contiguous detach clone softmax relu
@@ -18,7 +18,7 @@ _ALONG: Final = frozenset("argmax argmin sum mean norm".split())  # they keep ro
 _MODULES: Final = ("torch.", "torch.nn.functional.")
 
 
-def part_of(value: RankValue, rank: int) -> Part | None:
+def part_of(value: RankValue, rank: int) -> OwnRows | None:
     """The part of some rows that this is computed from, row by row."""
     found = _of_atom(value.atoms[rank])
     if found is not None or len(value.things) != 1:
@@ -27,9 +27,9 @@ def part_of(value: RankValue, rank: int) -> Part | None:
     return _of_call(call, rank) if call is not None and value.things[0].kind == "result" else None
 
 
-def _of_atom(atom: Any) -> Part | None:
-    if isinstance(atom, Part) or not isinstance(atom, Symbol) or len(atom.parts) != 3:
-        return atom if isinstance(atom, Part) else None
+def _of_atom(atom: Any) -> OwnRows | None:
+    if isinstance(atom, OwnRows) or not isinstance(atom, Symbol) or len(atom.parts) != 3:
+        return atom if isinstance(atom, OwnRows) else None
     name, one, other = atom.parts
     if name == ITEM:
         return _of_atom(other)  # `y[indices]`
@@ -38,7 +38,7 @@ def _of_atom(atom: Any) -> Part | None:
     return _of_atom(one) or _of_atom(other) if name in ARITHMETIC else None
 
 
-def _of_call(call: RankCall, rank: int) -> Part | None:
+def _of_call(call: RankCall, rank: int) -> OwnRows | None:
     """``model(x)``, ``x.argmax(1)``, ``torch.softmax(x, 1)``."""
     if call.method == "__call__":
         return part_of(call.args[0], rank) if call.args else None
@@ -63,7 +63,7 @@ def are_uneven(value: RankValue) -> bool | None:
     return None if one.rows is None else one.rows % 2 == 1
 
 
-def _count(part: Part, rank: int) -> int | None:
+def _count(part: OwnRows, rank: int) -> int | None:
     """The number of rows, with two ranks."""
     bounds = [sizes.with_two(bound.atoms[rank]) for bound in part.bounds]
     if part.rows is None or not all(isinstance(bound, (int, type(None))) for bound in bounds):
@@ -71,7 +71,7 @@ def _count(part: Part, rank: int) -> int | None:
     return len(range(part.rows)[slice(*bounds)])
 
 
-def _takes_the_rest(one: Part, other: Part) -> bool:
+def _takes_the_rest(one: OwnRows, other: OwnRows) -> bool:
     """``rows[lo:]`` on the last rank, ``rows[lo:hi]`` on the others."""
     if len(one.bounds) < 2 or len(other.bounds) < 2:
         return False

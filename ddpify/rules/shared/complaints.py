@@ -8,7 +8,7 @@ from ddpify.site import Site
 
 
 @dataclass(frozen=True)
-class Told:
+class Complaint:
     """Where something is wrong, what, and what to do about it."""
 
     site: Site
