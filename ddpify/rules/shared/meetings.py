@@ -26,6 +26,7 @@ from ddpify.rules.shared.outputs import (
     opens_to_write,
     own,
 )
+from ddpify.rules.shared.syntax import scope
 
 READS = {
     "gensim.models.KeyedVectors.load_word2vec_format": (0, "fname"),
@@ -200,12 +201,23 @@ def same_words(write: RankCall, read: RankCall) -> bool:
 
 
 def _asked(run: Run, write: RankCall, read: RankCall, path: RankValue) -> bool:
-    """Whether the program looks between the two if the file is there."""
+    """Whether the program looks between the two if the file is there.
+
+    One that waits for it finds the beginning of what is written in place.
+    """
+    moved = write.name in MOVES
     return any(
         write.order < call.order < read.order and one_path(path, call.args[0])
         for call in run.calls
-        if call.args and (call.name in FILE_TESTS or (write.name in MOVES and _looks(call)))
+        if call.args and (moved or not _polls(call))
+        if call.name in FILE_TESTS or (moved and _looks(call))
     )
+
+
+def _polls(call: RankCall) -> bool:
+    """``while not os.path.exists(path):``"""
+    loops = (node for node in ast.walk(scope(call)) if isinstance(node, ast.While))
+    return any(one is call.node for loop in loops for one in ast.walk(loop.test))
 
 
 def _looks(call: RankCall) -> bool:
