@@ -23,6 +23,7 @@ from ddpify.python.words import LOCAL_RANK_CALLS as LOCAL_RANK_CALLS
 from ddpify.python.words import MPI_RANKS as MPI_RANKS
 from ddpify.python.words import NUMPY as NUMPY
 from ddpify.python.words import OWN_FILES as OWN_FILES
+from ddpify.python.words import PATH_TESTS as PATH_TESTS
 from ddpify.python.words import PYTHON as PYTHON
 from ddpify.python.words import RANK_VARIABLES as RANK_VARIABLES
 from ddpify.python.words import SAMPLER as SAMPLER

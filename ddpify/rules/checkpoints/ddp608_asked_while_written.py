@@ -10,7 +10,6 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import Guard
 from ddpify.facts.values import OF_ONE_RANK, Kind, Thing
-from ddpify.python.words import PATH_TESTS
 from ddpify.ranks import words
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import FILES
@@ -65,7 +64,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _is_test(call: RankCall) -> bool:
-    return call.name in words.FILE_TESTS or call.method in PATH_TESTS
+    return call.name in words.FILE_TESTS or call.method in words.PATH_TESTS
 
 
 def _is_given(call: RankCall, path: RankValue) -> bool:

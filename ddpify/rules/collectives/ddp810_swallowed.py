@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.attempts import Attempt, Handler
+from ddpify.ranks.attempts import Handler
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.passed_over import is_repeated
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.exchanges import exchanges
 
@@ -18,14 +19,9 @@ def lint(run: Run) -> Iterable[Finding]:
     for call in met:
         for tried in call.swallows:
             agreed = any(one.place_in(handler.body) for one in met for handler in tried.handlers)
-            if _is_repeated(call, tried) and not agreed:
+            if is_repeated(call, tried) and not agreed:
                 for handler in tried.passes_over():
                     yield _finding(call, handler)
-
-
-def is_passed_over(call: RankCall) -> bool:
-    """Whether a loop goes on after an error of one rank alone at, or before, a call."""
-    return any(_is_repeated(call, one) and any(one.passes_over()) for one in call.swallows)
 
 
 def _finding(call: RankCall, handler: Handler) -> Finding:
@@ -37,15 +33,6 @@ def _finding(call: RankCall, handler: Handler) -> Finding:
         Severity.ERROR,
         advice="let the error end the job, or let the ranks agree to skip before anything is sent",
         because=((call.site, "the ranks meet here"),),
-    )
-
-
-def _is_repeated(call: RankCall, tried: Attempt) -> bool:
-    """Whether a loop around the ``try`` goes on with the next round."""
-    depth = next((n for n, one in enumerate(call.way) if one.site.within(tried.body)), None)
-    return depth is not None and any(
-        tried.site.within(loop.site) or any(loop in one.loops for one in call.way[:depth])
-        for loop in call.way[depth].loops
     )
 
 

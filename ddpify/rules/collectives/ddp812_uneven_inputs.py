@@ -218,7 +218,11 @@ RULE = Rule(
         ),
     ),
     good=(
-        trained(_FILES.replace("{{dist.get_rank()}}", ""), _LOOP.format("")),
+        trained(
+            _FILES.format(),
+            "with Join([model]):" + _LOOP.format("").replace("\n", "\n    "),
+            _TOP,
+        ),
         trained(_SHARDED.format("248"), _LOOP.format(""), _TOP),
         trained(loop="""
             for x in rows.tensors[0][dist.get_rank() * 8 : dist.get_rank() * 8 + 8]:

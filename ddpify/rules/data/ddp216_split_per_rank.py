@@ -59,7 +59,7 @@ def _finding(run: Run, call: RankCall, how: Stream, seeding: RankCall | None) ->
     if seeding is not None and library_drawn(seeding.name):
         why, here = "elsewhere in its stream", "some ranks alone draw here, and shift theirs"
     what = f"each rank splits {why}: what one holds out, another trains on"
-    if dealt is None:
+    if not _made(call) & dealt_sets(run):
         what = (
             f"each rank shuffles {why} before it takes its part: parts overlap, and leave some out"
         )

@@ -8,11 +8,9 @@ from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.gradients.clips import CLIPS
 from ddpify.rules.shared.wrapped import backwards, exclusive
 
-CLIPS = frozenset(
-    {"clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grads_with_norm_"}
-)
 _SCALERS = frozenset(
     f"torch.{place}.GradScaler"
     for place in ("amp", "amp.grad_scaler", "cuda.amp", "cuda.amp.grad_scaler", "cpu.amp")

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from typing import Final
 
 from ddpify.ranks.model import RankCall
-from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.gradients.by_ranks import power
+from ddpify.rules.gradients.comm_hooks import summing
 from ddpify.rules.shared.wrapped import wraps
-
-# What a hook may call of libraries that changes no number of its bucket.
-_PLAIN: Final = frozenset(
-    """all_reduce buffer get_future then value wait to half float bfloat16 copy_ clone detach
-    gradients parameters index is_last type view""".split()
-)
+from ddpify.site import Site
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -30,33 +24,11 @@ def lint(run: Run) -> Iterable[Finding]:
         hook = call.arg(1, "hook")
         mine = call.receiver is not None and not wrappers.isdisjoint(call.receiver.things)
         functions = [t.info for t in hook.things if t.kind == "function"] if hook and mine else []
-        if len(functions) == 1 and (place := _summing(functions[0])) is not None:
-            yield _finding(call, functions[0], place)
+        if len(functions) == 1 and (place := summing(functions[0])) is not None:
+            yield _finding(call, place)
 
 
-def _summing(hook: FunctionDefinition) -> ast.Call | None:
-    """The collective of a hook that surely gives a sum: nothing in it divides or multiplies."""
-    nodes = list(ast.walk(hook.node))
-    inner = {one.name for one in nodes if isinstance(one, ast.FunctionDef)}
-    calls = [one for one in nodes if isinstance(one, ast.Call)]
-    scaled = any(isinstance(one, (ast.Div, ast.Mult, ast.FloorDiv)) for one in nodes)
-    if scaled or not {_last(one.func) for one in calls} <= _PLAIN | inner:
-        return None
-    found = [one for one in calls if _last(one.func) == "all_reduce"]
-    return found[0] if len(found) == 1 and all(map(_adds, found)) else None
-
-
-def _adds(call: ast.Call) -> bool:
-    op = next((one.value for one in call.keywords if one.arg == "op"), None)
-    op = call.args[1] if op is None and len(call.args) > 1 else op
-    return op is None or ast.unparse(op).endswith(".SUM")
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
-def _finding(call: RankCall, hook: FunctionDefinition, place: ast.Call) -> Finding:
+def _finding(call: RankCall, place: Site) -> Finding:
     return Finding(
         "DDP424",
         call.site,
@@ -64,7 +36,7 @@ def _finding(call: RankCall, hook: FunctionDefinition, place: ast.Call) -> Findi
         " DistributedDataParallel gives, which averages",
         Severity.WARNING,
         advice="divide the bucket by the number of ranks before it is reduced",
-        because=((hook.module.site(place), "summed here"),),
+        because=((place, "summed here"),),
     )
 
 

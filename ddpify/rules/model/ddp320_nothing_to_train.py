@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,7 +9,8 @@ from ddpify.ranks.model import RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
-from ddpify.rules.model.ddp307_frozen_late import Freezing, freezings, is_partial
+from ddpify.rules.model.freezing import Freezing, freezings, is_partial
+from ddpify.rules.shared.fields import called
 from ddpify.rules.shared.wrapped import PLAIN, Wrap, wraps
 from ddpify.site import Site
 
@@ -91,15 +91,9 @@ def _is_bare(thing: RankThing) -> bool:
         if any(word in info.module.text(info.node) for word in _HOLDS):
             return False
         made = info.methods.get("__init__")
-        nodes = ast.walk(made.node) if made is not None else ()
-        names = (_last(node.func) for node in nodes if isinstance(node, ast.Call))
-        if not {*names} <= _BARE:
+        if made is not None and not called(made) <= _BARE:
             return False
     return True
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _finding(wrap: Wrap, frozen: Site | None) -> Finding:

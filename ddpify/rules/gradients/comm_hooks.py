@@ -1,0 +1,35 @@
+"""What the communication hooks of a wrapper do to gradients, as their text says."""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+from ddpify.facts.tree import last_name
+from ddpify.ranks.modules import FunctionDefinition
+from ddpify.site import Site
+
+# What a hook may call of libraries that changes no number of its bucket.
+_PLAIN: Final = frozenset(
+    """all_reduce buffer get_future then value wait to half float bfloat16 copy_ clone detach
+    gradients parameters index is_last type view""".split()
+)
+
+
+def summing(hook: FunctionDefinition) -> Site | None:
+    """The collective of a hook that surely gives a sum: nothing in it divides or multiplies."""
+    nodes = list(ast.walk(hook.node))
+    inner = {one.name for one in nodes if isinstance(one, ast.FunctionDef)}
+    calls = [one for one in nodes if isinstance(one, ast.Call)]
+    scaled = any(isinstance(one, (ast.Div, ast.Mult, ast.FloorDiv)) for one in nodes)
+    if scaled or not {last_name(one.func) for one in calls} <= _PLAIN | inner:
+        return None
+    found = [one for one in calls if last_name(one.func) == "all_reduce"]
+    sums = len(found) == 1 and _adds(found[0])
+    return hook.module.site(found[0]) if sums else None
+
+
+def _adds(call: ast.Call) -> bool:
+    op = next((one.value for one in call.keywords if one.arg == "op"), None)
+    op = call.args[1] if op is None and len(call.args) > 1 else op
+    return op is None or ast.unparse(op).endswith(".SUM")
