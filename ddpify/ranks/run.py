@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks import words
-from ddpify.ranks.events import Lacking, Exit, Read, Store
+from ddpify.ranks.events import Exit, Lacking, Read, Store
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.passes import Pass, backwards, passes, training_loops

@@ -6,8 +6,8 @@ from typing import Final
 
 from ddpify.ranks import sizes
 from ddpify.ranks.collective import Collective
-from ddpify.rules.shared.lengths import is_given, length
 from ddpify.rules.shared.complaints import Complaint
+from ddpify.rules.shared.lengths import is_given, length
 
 # The list that the root alone gives, and the parameter that says who that is.
 _ROOTED: Final = {
