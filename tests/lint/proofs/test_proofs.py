@@ -121,6 +121,10 @@ def collective(bad: str, good: str, wrong: str, right: str = "") -> Proof:
     return Proof(f"collectives/{bad}", f"collectives/{good}", wrong, right)
 
 
+def messages(bad: str, good: str, wrong: str, right: str = "") -> Proof:
+    return Proof(f"messages/{bad}", f"messages/{good}", wrong, right)
+
+
 def gradients(bad: str, good: str, wrong: str = APART) -> Proof:
     return Proof(f"gradients/{bad}", f"gradients/{good}", wrong)
 
@@ -169,6 +173,13 @@ MORE = (
     collective("c18_continue", "c18_good_reraise", "gradient 6.0\ngradient 7.5"),
     collective("l09_assigned", "l09_good", "unsupported operand"),
     collective("l10_length_differs", "l10_near_unpacked_after", BROKEN),
+    messages("counts_bad_1", "counts_near_4", BROKEN),
+    messages("dtype_bad_3", "dtype_near_4", "4611686019509518336", r"0\.1000, 0\.2000"),
+    messages("group_bad_2", "group_near_4", "is not part of group"),
+    messages("lists_bad_1", "lists_near_4", "Incorrect input list size"),
+    messages("lists_bad_2", "lists_near_5", "must NOT be specified"),
+    messages("result_bad_1", "result_near_4", "'NoneType' object is not iterable", r"0\.5"),
+    messages("tags_bad_1", "tags_near_4", BROKEN),
     gradients("g01_files", "g01_near_eager"),
     gradients("g03_class", "g01_good", UNFINISHED),
     gradients("g08_attribute", "g08_near_early"),
