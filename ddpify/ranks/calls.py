@@ -161,7 +161,7 @@ def _call_method(m: RankMachine, f: RankFrame, thing: RankThing, given: Given) -
         return applied(m, f, owner, record(m, f, thing.name, given.on(None)))
     method = thing.name.rpartition(".")[2]
     known = _root(owner).kind == "result" and not owner.name.startswith(".")
-    base = next(iter(owner.cls.external_bases()), "") if owner.cls is not None else ""
+    base = _base(owner.cls) if owner.cls is not None else ""
     if known:
         name = f"{owner.name}.{method}"
     elif owner.cls is not None:
@@ -171,6 +171,13 @@ def _call_method(m: RankMachine, f: RankFrame, thing: RankThing, given: Given) -
     if given.receiver is None or owner not in given.receiver.things:
         given = given.on(of(owner))  # `step = loader.sampler.set_epoch; step(1)`
     return library.called(m, f, record(m, f, name, given))
+
+
+def _base(cls: ClassDefinition) -> str:
+    """Whose method it is that no class of the project has: of a framework's class, if one is."""
+    bases = tuple(cls.external_bases())
+    known = (one for one in bases if one.startswith(("torch.", *words.FRAMEWORKS)))
+    return next(known, bases[0] if bases else "")
 
 
 def _root(thing: RankThing) -> RankThing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, KeysView
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -105,9 +105,19 @@ class ClassDefinition:
     def _bases(self) -> list[ClassDefinition]:
         return [base for base in self.bases if isinstance(base, ClassDefinition)]
 
-    def external_bases(self) -> set[str]:
-        """Qualified names of the bases that are not of the project."""
-        return {base for info in self.mro() for base in info.bases if isinstance(base, str)}
+    def external_bases(self) -> KeysView[str]:
+        """Qualified names of the bases that are not of the project, from left to right."""
+        found: dict[str, None] = {}
+        seen: set[ClassDefinition] = set()
+        todo: list[ClassDefinition | str] = [self]
+        while todo:
+            one = todo.pop()
+            if isinstance(one, str):
+                found[one] = None
+            elif one not in seen:
+                seen.add(one)
+                todo += reversed(one.bases)
+        return found.keys()
 
     def setter(self, name: str) -> FunctionDefinition | None:
         """What sets a property, inherited ones included."""
