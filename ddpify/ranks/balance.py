@@ -16,7 +16,6 @@ from ddpify.ranks.trace import (
     CUT,
     ENDS,
     RAISE,
-    WRAPPING,
     Branch,
     End,
     Event,
@@ -231,7 +230,7 @@ class Balance:
 def _met_next(inside: Sequence[Event], left: Exit) -> Event:
     """What those that stay in a loop come to: behind the exit, or else in the next round."""
     later = (one for one in inside if one.call is not None and one.call.order > left.order)
-    return next((one for one in (*later, *inside) if one.op != WRAPPING), inside[0])
+    return next(later, inside[0])
 
 
 def _shared(atoms: tuple[Any, Any]) -> frozenset[str]:
