@@ -17,7 +17,7 @@ def seen() -> Seen:
 
 def test_the_object_stays_and_has_a_part_of_each_weight(seen: Seen) -> None:
     for found in seen["shards"]:
-        assert found == {"same object": True, "class": "FSDP_Net", "own rows": 4, "user's": True}
+        assert found == {"same object": True, "class": "FSDPNet", "own rows": 4, "user's": True}
     assert seen["averaged"] == [[1.5], [1.5]]
 
 

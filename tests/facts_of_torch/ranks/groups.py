@@ -59,7 +59,9 @@ def group_after_that_of_members_alone(rank: int) -> Any:
         dist.new_group([0], use_local_synchronization=True)
     limit = timedelta(seconds=2)
     local = said(lambda: dist.new_group([0, 1], timeout=limit, use_local_synchronization=True))
-    return [local, said(lambda: dist.new_group([0, 1], timeout=limit))]
+    counted = said(lambda: dist.new_group([0, 1]))
+    dist.barrier()
+    return [local, counted]
 
 
 @waiting(2)
