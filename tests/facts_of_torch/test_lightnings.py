@@ -65,16 +65,6 @@ def test_a_loader_that_a_callback_puts_there_is_not_dealt(seen: Seen) -> None:
     assert first[1] == second[1] == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_should_stop_is_of_one_process(seen: Seen) -> None:
-    first, second = seen["stopped_by_one"]
-    assert first == [1, ""]
-    assert "imeout" in second[1] or "onnection" in second[1]
-
-
-def test_a_step_that_one_process_leaves_out_is_an_error(seen: Seen) -> None:
-    assert "returning None in distributed training is not supported" in seen["skipped"][0]
-
-
 def test_a_sum_of_a_step_is_averaged(seen: Seen) -> None:
     assert seen["summed"] == [[4.0], [4.0]], "8 on one process"
 
@@ -88,15 +78,6 @@ def test_model_parallel_strategy_shards_nothing_itself(seen: Seen) -> None:
 def test_between_steps_weights_are_parts(seen: Seen) -> None:
     assert seen["sharded_weights"] == [[1.0, "DTensor"]] * 2, "1.4142 is the norm of both rows"
     assert all(error.startswith("RuntimeError") for error in seen["average_of_shards"])
-
-
-@pytest.mark.parametrize(
-    "fact",
-    """saved_by_one folder_of_one synced_by_one fabric_setup fabric_barrier fabric_save
-    fabric_load fabric_all_gather""".split(),
-)
-def test_collectives_of_lightning_wait_for_all_ranks(seen: Seen, fact: str) -> None:
-    assert "imed out" in seen[fact][0]
 
 
 def test_processes_that_lightning_starts_come_later_and_have_one_folder(tmp_path: Path) -> None:

@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
-from datetime import timedelta
 from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_only
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader
-from torchmetrics import MeanMetric
 
-from tests.facts_of_torch.pairs import groupless, while_others_wait
-from tests.facts_of_torch.ranks.small import Sum, gradients, said
-
-warnings.simplefilter("ignore")
+from tests.facts_of_torch.pairs import groupless
+from tests.facts_of_torch.ranks.lightning_nets import Net, numbers, shards, trainer_of
+from tests.facts_of_torch.ranks.small import gradients, said
 
 
-def _numbers(count: int) -> DataLoader:
-    return DataLoader(torch.arange(1.0, count + 1).reshape(count, 1), batch_size=1)
-
-
-class _Net(L.LightningModule):
-    """w x summed up; notes the samples it is given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = Sum()
-        self.given: list[float] = []
-        self.metric = MeanMetric()
-
-    def training_step(self, x: torch.Tensor, index: int) -> Any:
-        self.given += x.flatten().tolist()
-        return self.net(x).mean()
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.0)
-
-
-def _trainer(**options: Any) -> L.Trainer:
-    strategy = DDPStrategy(process_group_backend="gloo", timeout=timedelta(seconds=3))
-    quiet = dict.fromkeys(
-        ("logger", "enable_progress_bar", "enable_checkpointing", "enable_model_summary"), False
-    )
-    given = {"accelerator": "cpu", "devices": 2, "strategy": strategy, "max_epochs": 1}
-    return L.Trainer(**{**quiet, **given, **options})
-
-
-class _Logs(_Net):
+class _Logs(Net):
     """Logs the mean of what it is given to validate: 1, 3, … and 2, 4, …"""
 
     def validation_step(self, x: torch.Tensor, index: int) -> None:
@@ -65,8 +30,8 @@ class _Logs(_Net):
 @groupless
 def logged(rank: int) -> Any:
     """The numbers 1 … 14 are validated: the mean is 7.5."""
-    model, trainer = _Logs(), _trainer()
-    trainer.validate(model, _numbers(14), verbose=False)
+    model, trainer = _Logs(), trainer_of()
+    trainer.validate(model, numbers(14), verbose=False)
     found = {name: value.item() for name, value in trainer.callback_metrics.items()}
     return {**found, "kept": sum(model.given)}
 
@@ -74,8 +39,8 @@ def logged(rank: int) -> Any:
 @groupless
 def repeated(rank: int) -> Any:
     """5 samples of an evaluation."""
-    model, trainer = _Logs(), _trainer()
-    trainer.validate(model, _numbers(5), verbose=False)
+    model, trainer = _Logs(), trainer_of()
+    trainer.validate(model, numbers(5), verbose=False)
     return model.given
 
 
@@ -90,7 +55,7 @@ class _Rows(L.LightningDataModule):
 @groupless
 def prepared(rank: int) -> Any:
     """What prepare_data assigns; the steps and batches of 16 samples in batches of 4."""
-    rows, model, trainer = _Rows(), _Net(), _trainer()
+    rows, model, trainer = _Rows(), Net(), trainer_of()
     trainer.fit(model, datamodule=rows)
     return {
         "rows": hasattr(rows, "rows"),
@@ -107,7 +72,7 @@ def of_rank_zero(rank: int) -> Any:
     def made() -> list[int]:
         return [1]
 
-    trainer = _trainer()
+    trainer = trainer_of()
     return {
         "made": made(),
         "used": said(lambda: made()[0]).partition(":")[0],
@@ -116,7 +81,7 @@ def of_rank_zero(rank: int) -> Any:
     }
 
 
-class _Asks(_Net):
+class _Asks(Net):
     """Asks for its loader itself."""
 
     def train_dataloader(self) -> DataLoader:
@@ -130,54 +95,25 @@ class _Asks(_Net):
 
 @groupless
 def asked_length(rank: int) -> Any:
-    model, trainer = _Asks(), _trainer()
+    model, trainer = _Asks(), trainer_of()
     trainer.fit(model)
     return [model.asked, model.estimated, trainer.global_step]
 
 
 class _Exchange(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        trainer.fit_loop._combined_loader.flattened = [_numbers(8)]
+        trainer.fit_loop._combined_loader.flattened = [numbers(8)]
 
 
 @groupless
 def exchanged(rank: int) -> Any:
     """What the first epoch had, and the second of a loader that a callback has put there."""
-    model = _Net()
-    _trainer(callbacks=[_Exchange()], max_epochs=2, limit_train_batches=4).fit(model, _numbers(8))
+    model = Net()
+    trainer_of(callbacks=[_Exchange()], max_epochs=2, limit_train_batches=4).fit(model, numbers(8))
     return [sorted(model.given[:4]), model.given[4:]]
 
 
-class _Stops(_Net):
-    def on_train_batch_end(self, *_: Any) -> None:
-        if self.global_rank == 0 and len(self.given) == 1:
-            self.trainer.should_stop = True
-
-    def on_fit_end(self) -> None:
-        if self.global_rank == 0:
-            while_others_wait()
-
-
-@groupless
-def stopped_by_one(rank: int) -> Any:
-    """Rank 0 sets should_stop behind its first batch."""
-    model = _Stops()
-    error = said(lambda: _trainer().fit(model, _numbers(8)))
-    return [len(model.given), error]
-
-
-class _Skips(_Net):
-    def training_step(self, x: torch.Tensor, index: int) -> Any:
-        return None if self.global_rank == 0 else super().training_step(x, index)
-
-
-@groupless
-def skipped(rank: int) -> Any:
-    """training_step returns None on rank 0."""
-    return said(lambda: _trainer().fit(_Skips(), _numbers(8)))
-
-
-class _Sums(_Net):
+class _Sums(Net):
     def training_step(self, x: torch.Tensor, index: int) -> Any:
         return self.net(x).sum()
 
@@ -189,96 +125,16 @@ class _Sums(_Net):
 def summed(rank: int) -> Any:
     """A sum over a batch of 8 ones: 8 on one process."""
     model = _Sums()
-    _trainer().fit(model, DataLoader(torch.ones(8, 1), batch_size=4))
+    trainer_of().fit(model, DataLoader(torch.ones(8, 1), batch_size=4))
     return model.seen
 
 
 @groupless
 def without_configure_model(rank: int) -> Any:
-    return said(lambda: _trainer(strategy=_shards()).fit(_Net(), _numbers(8)))
+    return said(lambda: trainer_of(strategy=shards()).fit(Net(), numbers(8)))
 
 
-class _Saves(_Net):
-    def on_train_end(self) -> None:
-        if self.global_rank == 0:
-            self.trainer.save_checkpoint("one.ckpt")
-        else:
-            while_others_wait()
-
-
-@groupless
-def saved_by_one(rank: int) -> Any:
-    return said(lambda: _trainer().fit(_Saves(), _numbers(8)))
-
-
-class _AsksFolder(_Net):
-    def on_train_end(self) -> None:
-        if self.global_rank == 0:
-            assert self.trainer.log_dir is not None
-        else:
-            while_others_wait()
-
-
-@groupless
-def folder_of_one(rank: int) -> Any:
-    return said(lambda: _trainer().fit(_AsksFolder(), _numbers(8)))
-
-
-class _LogsOnOne(_Net):
-    def validation_step(self, x: torch.Tensor, index: int) -> None:
-        if self.global_rank == 0:
-            self.log("own", x.mean(), sync_dist=True)
-
-    def on_validation_end(self) -> None:
-        if self.global_rank:
-            while_others_wait()
-
-
-@groupless
-def synced_by_one(rank: int) -> Any:
-    return said(lambda: _trainer().validate(_LogsOnOne(), _numbers(8), verbose=False))
-
-
-def _of_fabric(rank: int, action: Any) -> Any:
-    strategy = L.fabric.strategies.DDPStrategy(
-        process_group_backend="gloo", timeout=timedelta(seconds=2)
-    )
-    fabric = L.Fabric(accelerator="cpu", devices=2, strategy=strategy)
-    fabric.launch()
-    fabric.barrier()
-    if rank:
-        while_others_wait()
-        return ""
-    return said(lambda: action(fabric))
-
-
-@groupless
-def fabric_setup(rank: int) -> Any:
-    return _of_fabric(rank, lambda fabric: fabric.setup(Sum()))
-
-
-@groupless
-def fabric_barrier(rank: int) -> Any:
-    return _of_fabric(rank, lambda fabric: fabric.barrier())
-
-
-@groupless
-def fabric_save(rank: int) -> Any:
-    return _of_fabric(rank, lambda fabric: fabric.save("one.ckpt", {"step": 1}))
-
-
-@groupless
-def fabric_load(rank: int) -> Any:
-    torch.save({"step": 1}, f"{rank}.ckpt")
-    return _of_fabric(rank, lambda fabric: fabric.load("0.ckpt", {"step": 0}))
-
-
-@groupless
-def fabric_all_gather(rank: int) -> Any:
-    return _of_fabric(rank, lambda fabric: fabric.all_gather(torch.ones(1)))
-
-
-class _Sharded(_Net):
+class _Sharded(Net):
     """Two rows of weights, one on each rank; the norm of the 1s of both is 1.4142."""
 
     def __init__(self) -> None:
@@ -294,19 +150,15 @@ class _Sharded(_Net):
         self.kind = type(self.state_dict()["net.weight"]).__name__
 
 
-def _shards() -> ModelParallelStrategy:
-    return ModelParallelStrategy(data_parallel_size=2, tensor_parallel_size=1)
-
-
 @groupless
 def sharded_weights(rank: int) -> Any:
     model = _Sharded()
-    _trainer(strategy=_shards()).fit(model, _numbers(8))
+    trainer_of(strategy=shards()).fit(model, numbers(8))
     return [round(model.norm, 4), model.kind]
 
 
 @groupless
 def average_of_shards(rank: int) -> Any:
     average = L.pytorch.callbacks.StochasticWeightAveraging(0.1, swa_epoch_start=1)
-    trainer = _trainer(strategy=_shards(), callbacks=[average], max_epochs=3)
-    return said(lambda: trainer.fit(_Sharded(), _numbers(8)))
+    trainer = trainer_of(strategy=shards(), callbacks=[average], max_epochs=3)
+    return said(lambda: trainer.fit(_Sharded(), numbers(8)))
