@@ -301,3 +301,21 @@ for step in range(int(sys.argv[1])):
 """
     one = only(tmp_path, "DDP802", {"main.py": HEAD + body + END})
     assert one.message.startswith("rank 0 alone leaves here, the others go on to broadcast")
+
+
+def test_methods_of_a_class_that_a_decorator_replaces_are_read(tmp_path: Path) -> None:
+    lib = """import torch
+import torch.distributed as dist
+
+
+def layer(cls):
+    return torch.nn.Linear(2, 2)
+
+
+@layer
+class Waiting:
+    def step(self):
+        if dist.get_rank() == 0:
+            dist.barrier()
+"""
+    assert only(tmp_path, "DDP801", {"lib.py": lib}).site.span.line == 13
