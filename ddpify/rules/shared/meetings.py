@@ -18,6 +18,7 @@ from ddpify.ranks.values import same, spread
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
 from ddpify.rules.shared.folders import made, within
 from ddpify.rules.shared.outputs import (
+    MOVES,
     OPENS,
     caught,
     checkpoints,
@@ -203,7 +204,7 @@ def _asked(run: Run, write: RankCall, read: RankCall, path: RankValue) -> bool:
     return any(
         write.order < call.order < read.order and one_path(path, call.args[0])
         for call in run.calls
-        if call.args and (call.name in FILE_TESTS or _looks(call))
+        if call.args and (call.name in FILE_TESTS or (write.name in MOVES and _looks(call)))
     )
 
 
