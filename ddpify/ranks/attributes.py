@@ -15,7 +15,7 @@ from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.origins import CLOCK, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import Sized
-from ddpify.ranks.values import constant, differs, key_of, of, per_rank, same, symbol
+from ddpify.ranks.values import TRUE, constant, differs, key_of, of, per_rank, same, symbol
 
 
 def settled(value: RankValue) -> RankValue:
@@ -297,4 +297,6 @@ def framework_rank(m: RankMachine, thing: RankThing, name: str, site: Any) -> Ra
         return m.rank_value("local-rank" if "local" in name else RANK, name, site)
     if name in words.FRAMEWORK_MAINS:
         return RankValue((True, False), (), frozenset(), frozenset({Origin(RANK, name, site)}))
+    if thing.name.startswith("accelerate.") and name in ("use_distributed", "initialized"):
+        return TRUE
     return None

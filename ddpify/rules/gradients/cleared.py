@@ -34,8 +34,10 @@ def _come_first(
     run: Run, backward: RankCall, wrap: Wrap, wanted: list[RankCall], more: Iterable[RankCall] = ()
 ) -> bool:
     """Whether such a call surely comes before a step, or ``more`` that it should come before."""
-    sure = [call for call in wanted if _is_sure(call, backward)]
     steps = [c for c in run.methods("step") if c.receiver is not None and _may_use(c, wrap)]
+    asked = [set(step.guards) for step in steps]
+    known = {*backward.guards, *(set.intersection(*asked) if asked else ())}
+    sure = [call for call in wanted if known.issuperset(call.guards)]
     events = sorted([*sure, *steps, *more], key=lambda call: call.order)
     return bool(sure) and all(first in sure for first in _next(backward, events))
 
@@ -60,10 +62,9 @@ def _is_for(call: RankCall, wrap: Wrap) -> bool:
 
 
 def _may_use(call: RankCall, wrap: Wrap) -> bool:
-    """Any optimizer, except one whose parameters are known to be others."""
+    """Any optimizer, except one whose parameters are known to be others; no schedule, which alone
+    is told a number."""
+    if any(not given.things for given in call.args):
+        return False
     given = parameters_of(call.receiver) if call.receiver is not None else set()
     return not given or any(wrap.covers(thing) for thing in given)
-
-
-def _is_sure(call: RankCall, backward: RankCall) -> bool:
-    return set(call.guards) <= set(backward.guards)

@@ -110,7 +110,8 @@ def _differs(where: RankCall | Store) -> bool:
 
 def _is_group(value: RankValue) -> bool:
     """``optimizer.param_groups[0]``, or the ``group`` of a loop over them."""
-    return any(thing.name.endswith(".param_groups") for thing in value.sources())
+    groups = any(thing.name.endswith(".param_groups") for thing in value.sources())
+    return groups and value.keys is None  # of a dict that is written out, one may be an entry
 
 
 def _is_for(value: RankValue, wrap: Wrap) -> bool:
