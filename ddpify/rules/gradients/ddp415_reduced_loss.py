@@ -58,7 +58,9 @@ def _reduced(run: Run) -> Iterator[Finding]:
     calls = {call for wrap in wraps(run) for call in forwards(run, wrap)}
     for reduce in run.named(*_REDUCES) if calls else ():
         loss = reduce.arg(0, "tensor")
-        if loss is None or not reduce.grad or calls.isdisjoint(_calls(live(loss))):
+        if loss is None or not reduce.grad or all(map(_is_number, loss.things)):
+            continue
+        if calls.isdisjoint(_calls(live(loss))):
             continue
         things = set(loss.things)
         for backward in backwards(run):
@@ -75,6 +77,14 @@ def _reduced(run: Run) -> Iterator[Finding]:
                     because=((backward.site, "the backward"),),
                 )
                 break
+
+
+def _is_number(thing: RankThing) -> bool:
+    """``torch.as_tensor([count], device=outputs.device)``, to which no gradient comes."""
+    made = thing.call if thing.kind == "result" else None
+    if made is None or made.name not in ("torch.tensor", "torch.as_tensor"):
+        return False
+    return made.method == "tensor" or any(one.items is not None for one in made.args[:1])
 
 
 def _calls(things: set[RankThing]) -> set[RankCall]:

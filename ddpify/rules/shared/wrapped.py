@@ -167,16 +167,10 @@ def _cut(thing: RankThing) -> RankValue | None:
         return None
     if call.receiver is not None and call.method in _CUTS:
         return call.receiver
-    if (not call.grad and call.method[:1].islower()) or _is_counted(call):
+    if not call.grad and call.method[:1].islower():
         deps = frozenset(t for part in (*call.args, *call.kwargs.values()) for t in part.sources())
         return RankValue((None, None), (), deps)
     return None
-
-
-def _is_counted(call: RankCall) -> bool:
-    """``torch.tensor(number)``, ``torch.as_tensor([number])``: a new tensor, on whatever device."""
-    given = call.args[:1] if call.name == "torch.as_tensor" else ()
-    return call.name == "torch.tensor" or any(one.items is not None for one in given)
 
 
 def _only(thing: RankThing | None) -> RankValue | None:
