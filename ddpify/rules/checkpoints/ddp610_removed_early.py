@@ -31,8 +31,9 @@ def lint(run: Run) -> Iterable[Finding]:
     for call, path in alone:
         if own(path) or spelled(path, 0) != spelled(path, 1):
             continue
-        use = next((one for one in used if _meets_removal(run, call, path, one)), None)
-        if use is not None:
+        late = [one for one in used if _meets_removal(run, call, path, one)]
+        if late:
+            use = min(late, key=lambda one: abs(one.call.order - call.order))
             what = "other ranks write here" if use.writes else "all ranks read it here"
             yield Finding(
                 "DDP610",
