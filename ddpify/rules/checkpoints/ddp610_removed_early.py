@@ -15,7 +15,7 @@ from ddpify.rules.shared.outputs import caught, checkpoints, files, own
 
 
 @dataclass(frozen=True)
-class Use:
+class FileUse:
     """A call that reads a file, or writes one or makes a folder (``writes``)."""
 
     call: RankCall
@@ -31,8 +31,9 @@ def lint(run: Run) -> Iterable[Finding]:
     for call, path in alone:
         if own(path) or spelled(path, 0) != spelled(path, 1):
             continue
-        use = next((one for one in used if _meets_removal(run, call, path, one)), None)
-        if use is not None:
+        late = [one for one in used if _meets_removal(run, call, path, one)]
+        if late:
+            use = min(late, key=lambda one: abs(one.call.order - call.order))
             what = "other ranks write here" if use.writes else "all ranks read it here"
             yield Finding(
                 "DDP610",
@@ -44,15 +45,15 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _uses(run: Run) -> Iterator[Use]:
-    yield from (Use(call, path, False) for call, path in reads(run))
+def _uses(run: Run) -> Iterator[FileUse]:
+    yield from (FileUse(call, path, False) for call, path in reads(run))
     for write in (*files(run), *checkpoints(run)):
         if write.path is not None and not caught(write.call):
-            yield Use(write.call, write.path, True)
-    yield from (Use(c, p, True) for c in run.calls if (p := made(c)) and not caught(c))
+            yield FileUse(write.call, write.path, True)
+    yield from (FileUse(c, p, True) for c in run.calls if (p := made(c)) and not caught(c))
 
 
-def _meets_removal(run: Run, removal: RankCall, path: RankValue, use: Use) -> bool:
+def _meets_removal(run: Run, removal: RankCall, path: RankValue, use: FileUse) -> bool:
     """Whether another rank may come to a use when it is too late, or still be about it."""
     rank = ALL & ~removal.ranks
     if not use.call.ranks & rank or not within(use.path, path, rank - 1):

@@ -48,7 +48,7 @@ _COUNTS: Final = frozenset({"sum", "count_nonzero"})
 
 
 @dataclass(frozen=True)
-class Average:
+class Averaged:
     """The collective that puts the ranks' numbers together, and what computed each."""
 
     call: RankCall
@@ -56,7 +56,7 @@ class Average:
     mean: bool  # it is a mean or a ratio, right where all ranks count equally many
 
 
-def averages(run: Run) -> Iterator[Average]:
+def averages(run: Run) -> Iterator[Averaged]:
     """Those of which the average is not that of all samples."""
     for call in run.named(*(f"{DIST}{name}" for name in _SENT)):
         shared = collective(call)
@@ -99,17 +99,17 @@ def _is_all_of(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Average]:
+def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
     for made in _made(value):
         if not _of_one_rank(made):
             continue
         if _is_statistic(made):
-            yield Average(call, made, False)
+            yield Averaged(call, made, False)
         elif made.method in ("mean", "nanmean") and _of_unequal(made):
-            yield Average(call, made, True)
+            yield Averaged(call, made, True)
     ratio = _counted_by(value) if not _trains(run, call) else None
     if ratio is not None:
-        yield Average(call, ratio, True)
+        yield Averaged(call, ratio, True)
 
 
 def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:

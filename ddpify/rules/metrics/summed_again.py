@@ -26,7 +26,7 @@ _BEGINS: Final = frozenset("zero_ fill_ copy_ div_ mul_ set_ resize_".split())
 
 
 @dataclass(frozen=True)
-class Again:
+class SummedAgain:
     """A reduction, the loop in whose rounds it is repeated, and where that adds to the total."""
 
     call: RankCall
@@ -34,7 +34,7 @@ class Again:
     added: Site
 
 
-def summed_again(run: Run) -> Iterator[Again]:
+def summed_again(run: Run) -> Iterator[SummedAgain]:
     """The reductions whose result is added to, and reduced again."""
     for call in run.named(*_REDUCTIONS):
         shared = collective(call)
@@ -67,18 +67,20 @@ def _given(call: RankCall, shared: Collective) -> tuple[RankCall, ast.expr | Non
     return call, node
 
 
-def _of_name(call: RankCall, where: RankCall, name: str) -> Again | None:
+def _of_name(call: RankCall, where: RankCall, name: str) -> SummedAgain | None:
     """A name of the function, or of the top level, in which the loop stands."""
     body = scope(where)
     for loop in reversed(where.loops):
         inside = any(node is loop.node for node in ast.walk(body))
         more = _added(loop.node, name) if inside else None
         if more is not None and not (_rebinds(loop.node, name) or _ends(loop.node, name)):
-            return Again(call, loop, loop.module.site(more))
+            return SummedAgain(call, loop, loop.module.site(more))
     return None
 
 
-def _of_object(run: Run, call: RankCall, where: RankCall, node: ast.Attribute) -> Again | None:
+def _of_object(
+    run: Run, call: RankCall, where: RankCall, node: ast.Attribute
+) -> SummedAgain | None:
     """``self.total`` of an object that is made before the loop."""
     function = where.function
     owner = where.stack[-1].receiver if function is not None and where.stack else None
@@ -97,7 +99,7 @@ def _of_object(run: Run, call: RankCall, where: RankCall, node: ast.Attribute) -
         added = ((one, _added(one.node, name)) for one in methods)
         found = next(((one, more) for one, more in added if more is not None), None)
         if found is not None and thing.call is not None:
-            return Again(call, loop, found[0].module.site(found[1]))
+            return SummedAgain(call, loop, found[0].module.site(found[1]))
     return None
 
 
