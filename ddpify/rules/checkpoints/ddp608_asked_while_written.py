@@ -78,12 +78,17 @@ def _hangs_on(run: Run, meeting: RankCall, asked: RankCall) -> bool:
     """Whether ranks meet there on one answer only: under the test, or past a return under it."""
     here = [one for one in run.exits if asked.order < one.order < meeting.order]
     ways = (e.guards for e in here if e.kind == "return" and e.function is meeting.function)
-    return any(_asks(guard, asked) for guards in (meeting.guards, *ways) for guard in guards)
+    found = any(_answers(guard, asked) is True for guards in ways for guard in guards)
+    return found or any(_answers(guard, asked) is False for guard in meeting.guards)
 
 
-def _asks(guard: RankGuard, asked: RankCall) -> bool:
-    files = (origin for origin in guard.test.origins if origin.kind == FILES)
-    return any(origin.site == asked.site for origin in files)
+def _answers(guard: RankGuard, asked: RankCall) -> bool | None:
+    """What a test for a file has said where this condition holds; None if it asks more, or less."""
+    if not any(o.kind == FILES and o.site == asked.site for o in guard.test.origins):
+        return None
+    said, key = text(guard.test.atoms[0]), text(asked.result.atoms[0] if asked.result else "")
+    there = {key: guard.holds, f"not {key}": not guard.holds}
+    return there.get(said)
 
 
 def _soon(facts: Facts, read: Call, write: Call) -> bool:
@@ -193,6 +198,11 @@ if not os.path.exists("cache.pt"):
     {}
 value = torch.load("cache.pt")
 """
+_RESUMED: Final = """
+if os.path.exists("last.pt"):
+    held = [torch.load("last.pt") if rank == 0 else None]
+    dist.broadcast_object_list(held, src=0)
+"""
 _EARLY: Final = """
 def cached(path):
     if os.path.isfile(path):
@@ -225,6 +235,7 @@ RULE = Rule(
     good=(
         *CORRECT,
         on_ranks(_CACHE.format("pass") + "dist.barrier()"),
+        on_ranks(_RESUMED),
         changed(SCRIPT, *CACHED, *AGREED),
         changed(SCRIPT, *CACHED, *AGREED, *LATER, *WAITED),
         changed(  # another file: both are there from the beginning

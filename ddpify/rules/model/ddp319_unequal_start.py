@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Final
 
 from ddpify.ranks import words
@@ -15,6 +16,7 @@ from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.averaged_by_hand import averagings, is_gradient
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.wrapped import modules_of, wraps
+from ddpify.site import Site
 
 _OPTIMIZER: Final = f"{HOROVOD}DistributedOptimizer"
 # Calls after which weights are no more those that were drawn.
@@ -82,12 +84,19 @@ def _is_unread(call: RankCall, model: RankThing) -> bool:
     return given and foreign and not call.name.startswith(_READS)
 
 
+def _asked_for(made: RankCall, call: RankCall) -> Site:
+    """Where the function that leads to both asks for the model: ``model = build()``."""
+    pairs = zip(made.way, call.way, strict=False)
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+    return made.way[min(shared, len(made.way) - 1)].site
+
+
 def _finding(made: RankCall, call: RankCall, how: Stream, seeding: RankCall | None) -> Finding:
     why = "unseeded" if how is Stream.UNSEEDED else "with a seed of its own"
     seeded = ((seeding.site, "the seed differs between ranks"),) if seeding is not None else ()
     return Finding(
         "DDP319",
-        made.site,
+        _asked_for(made, call),
         f"each rank draws its own weights ({why}), and gradients alone are averaged: the ranks"
         " train different models from beginning to end",
         Severity.ERROR,
