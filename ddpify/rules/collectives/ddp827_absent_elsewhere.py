@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ddpify.ranks import words
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
@@ -28,7 +29,8 @@ def lint(run: Run) -> Iterable[Finding]:
     said = set()
     for value, rank, site in sorted(_uses(run), key=lambda use: use[2]):
         origin = min((o for o in value.origins if o.kind in IDENTITY), key=lambda o: o.site)
-        if origin.site not in said:
+        decorated = origin.what.endswith(words.RANK0_DECORATORS[0])  # DDP954 tells of it
+        if origin.site not in said and not decorated:
             said.add(origin.site)
             yield Finding(
                 "DDP827",
