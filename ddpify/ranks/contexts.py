@@ -8,12 +8,14 @@ from dataclasses import replace
 
 from ddpify.python import words as names
 from ddpify.ranks import words
+from ddpify.ranks.branching import put_off
 from ddpify.ranks.calls import call_method, given
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.functions import enter
 from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
+from ddpify.ranks.trace import Item
 from ddpify.ranks.values import constant, of
 
 
@@ -59,6 +61,7 @@ def _generator_context(
     """A ``@contextmanager`` of the project: the block runs at the first yield of each rank."""
     one = record(m, f, thing.name, given(m, f, expression), thing.info)
     came, after = 0, 0
+    left: list[Item] = []
 
     def block(value: RankValue) -> None:
         nonlocal came, after
@@ -70,9 +73,11 @@ def _generator_context(
             m.here = replace(m.here, stack=one.stack, contexts=(*m.here.contexts, held))
             inside(value)
             after |= m.live
+            left.extend(put_off(m))
         m.live, m.here = kept
 
     enter(m, f, thing, one.args, one.kwargs, one, block)
+    m.items += left
     if came:
         m.live = after
     else:

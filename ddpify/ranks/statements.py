@@ -9,6 +9,7 @@ from typing import Any
 
 from ddpify.ranks import assigning, calls, containers, mixing, naming
 from ddpify.ranks.attempts import attempt, is_alone
+from ddpify.ranks.branching import put_off
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.expressions import operation
 from ddpify.ranks.frames import RankFrame
@@ -203,7 +204,9 @@ def _try(m: RankMachine, f: RankFrame, node: ast.Try) -> None:
     if m.live:
         execute(m, f, node.orelse)
     gone, m.live = m.live, live
+    left = put_off(m) if node.finalbody else []
     execute(m, f, node.finalbody)
+    m.items += left
     m.live = gone if node.handlers == [] else (gone or live)
 
 
