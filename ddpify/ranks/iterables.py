@@ -138,7 +138,13 @@ def _next(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if found is None and len(one.args) == 2 and one.args[1].things:
         return replace(result(one), things=one.args[1].things)
     why = iterating.dealt_by_loader(one.args[0]) if found is None else None
-    return with_origin(result(one), DATA, why, one) if why is not None else found
+    if why is None:
+        return found
+    item = with_origin(result(one), DATA, why, one)
+    if not iterating.is_numbered(one.args[0]):
+        return item
+    number = symbol(f"index@{one.site}@{m.tick()}")
+    return RankValue(number.atoms, items=(number, item))
 
 
 def _best(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:

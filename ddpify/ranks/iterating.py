@@ -148,6 +148,18 @@ def _of_builtin(m: RankMachine, f: RankFrame, made: RankThing, loop: RankLoop) -
     return None
 
 
+def is_numbered(over: RankValue) -> bool:
+    """Whether it gives pairs, the first of which ranks agree on: ``iter(enumerate(loader))``."""
+    for thing in over.things:
+        call = thing.call if thing.kind == "result" else None
+        passes = thing.name == "builtins.iter" or thing.name in ITERATES or _is_bar(thing.name)
+        if thing.name == "builtins.enumerate":
+            return True
+        if call is not None and passes and call.args:
+            return is_numbered(call.args[0])
+    return False
+
+
 def _is_bar(name: str) -> bool:
     return name.startswith(("tqdm", "rich.progress", "fastprogress"))
 

@@ -25,12 +25,12 @@ def first_use(m: RankMachine, f: RankFrame, node: ast.If, test: RankValue) -> Ra
 
 
 def _missing(node: ast.If) -> ast.Attribute | None:
-    """The attribute that is set in the block if it is None or false."""
+    """The attribute that is set in the block if it is None or false, or not there."""
     test = node.test
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
         asked = test.left if ast.unparse(test.comparators[0]) == "None" else test
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        asked = test.operand
+        asked = _asked_for(test.operand) or test.operand
     else:
         return None
     if not (isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name)):
@@ -42,3 +42,12 @@ def _missing(node: ast.If) -> ast.Attribute | None:
         for target in one.targets
     }
     return asked if ast.unparse(asked) in targets else None
+
+
+def _asked_for(node: ast.expr) -> ast.expr | None:
+    """``x.name`` of ``hasattr(x, "name")``."""
+    if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "hasattr"):
+        return None
+    given = node.args[1:] or [node]
+    name = given[0].value if isinstance(given[0], ast.Constant) else None
+    return ast.Attribute(node.args[0], name, ast.Load()) if isinstance(name, str) else None

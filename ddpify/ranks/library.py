@@ -98,9 +98,10 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         return random
     if name in words.FILE_TESTS or one.method in names.PATH_TESTS:
         return with_origin(result(one), CLOCK if _is_polled(m, one) else FILES, name, one)
+    named = _by_its_name(m, one) if one.receiver is None or one.method in words.MAIN_NAMES else None
     if one.receiver is not None:
-        return _method(m, f, one)
-    return _by_its_name(m, one) or result(one)
+        return named or _method(m, f, one)
+    return named or result(one)
 
 
 def _is_of_shards(one: RankCall) -> bool:
@@ -115,7 +116,7 @@ def _is_polled(m: RankMachine, one: RankCall) -> bool:
 
 
 def _by_its_name(m: RankMachine, one: RankCall) -> RankValue | None:
-    """``is_main_process()`` of a module that is not here: nothing but the name says what it is."""
+    """``is_main_process()`` of what is not here: nothing but the name says what it is."""
     known = one.name.startswith("torch.") or one.name.partition(".")[0] in sys.stdlib_module_names
     return None if known else m.by_name(one.method.removeprefix("get_"), one.site)
 

@@ -10,7 +10,7 @@ from typing import Any
 from ddpify.python.words import OWN_FILES
 from ddpify.ranks import sizes
 from ddpify.ranks.model import RankValue
-from ddpify.ranks.origins import COMPUTED, DATA, IDENTITY, Origin, Symbol
+from ddpify.ranks.origins import COMPUTED, DATA, IDENTITY, TEXT, Origin, Symbol
 from ddpify.ranks.values import Made, differs, gathered, spread, text
 
 
@@ -155,9 +155,9 @@ def _compare(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
 
 
 def _is_there(atom: Any) -> bool:
-    """Whether a value cannot be None: an object, a sum, a difference, an answer."""
-    computed = isinstance(atom, Symbol) and atom.parts[:1]
-    return isinstance(atom, Made) or bool(computed and computed[0] in {*ARITHMETIC, *COMPARISONS})
+    """Whether a value cannot be None: an object, a text, a sum, a difference, an answer."""
+    operator_ = atom.parts[0] if isinstance(atom, Symbol) and atom.parts else None
+    return isinstance(atom, Made) or operator_ in {*ARITHMETIC, *COMPARISONS, TEXT}
 
 
 def _by_size(truths: tuple[bool, ...], name: str, x: Any, y: Any) -> Symbol:

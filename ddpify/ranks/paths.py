@@ -102,6 +102,8 @@ def _tokens(item: Item, rank: int) -> tuple[Token, ...]:
 def _repeated(item: Repeat, rank: int) -> tuple[Token, ...]:
     """A loop's tokens, and those of its ``else`` where no ``break`` skips it."""
     body, after = one_round(item.body, rank), view(item.orelse, rank)
+    if item.endless:
+        body = tuple(_stripped(_begun(view(item.body, rank)), ("continue",)))
     if UNREAD in body[-1:]:
         return body
     if ABORT in after[-1:]:
@@ -112,6 +114,15 @@ def _repeated(item: Repeat, rank: int) -> tuple[Token, ...]:
         return (("loop", item.key, body), *after)
     body = () if ABORT in body[-1:] else _branch(f"some {item.key}", body, ())
     return tuple(_stripped(_then(body, after), ("break",)))
+
+
+def _begun(body: tuple[Token, ...]) -> tuple[Token, ...]:
+    """A round of an endless loop without the ways that begin it anew before anything is entered:
+    ``if not prompt: continue``."""
+    first = body[0] if body else None
+    if isinstance(first, tuple) and first[0] == "branch" and ("continue",) in first[2:]:
+        return _begun((*(first[3] if first[2] == ("continue",) else first[2]), *body[1:]))
+    return body
 
 
 def one_round(items: list[Item], rank: int) -> tuple[Token, ...]:

@@ -88,6 +88,12 @@ class Repeat:
     ranks: int
     orelse: list[Item] = field(default_factory=list)
 
+    @property
+    def endless(self) -> bool:
+        """``while True``: no rank counts its rounds."""
+        test = self.node.test if isinstance(self.node, ast.While) else None
+        return isinstance(test, ast.Constant) and bool(test.value)
+
 
 @dataclass(eq=False)
 class Inline:

@@ -10,6 +10,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.uses import uses
+from ddpify.rules.shared.written import is_literal_keyword
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -18,6 +19,8 @@ def lint(run: Run) -> Iterable[Finding]:
         shared = collective(call)
         if shared is None or call.method in words.SESSION_OPS or call.alone or call.star:
             continue
+        if shared.node("async_op") is not None and not is_literal_keyword(call, "async_op"):
+            continue  # a wrapper, which uses it where it is asked to
         if shared.gives_none and uses(call):
             yield Finding(
                 "DDP821",
