@@ -18,10 +18,11 @@ def first_use(m: RankMachine, f: RankFrame, node: ast.If, test: RankValue) -> Ra
     things = m.evaluate(f, missing.value).things
     if len(things) != 1:
         return test
+    if (node, things[0]) in m.made:
+        return FALSE
     if m.live == ALL:
         m.made.add((node, things[0]))
-        return test
-    return FALSE if (node, things[0]) in m.made else test
+    return test
 
 
 def _missing(node: ast.If) -> ast.Attribute | None:
@@ -35,13 +36,16 @@ def _missing(node: ast.If) -> ast.Attribute | None:
         return None
     if not (isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name)):
         return None
-    targets = {
-        ast.unparse(target)
-        for one in node.body
-        if isinstance(one, ast.Assign)
-        for target in one.targets
-    }
-    return asked if ast.unparse(asked) in targets else None
+    inside = [one for statement in node.body for one in ast.walk(statement)]
+    targets = {ast.unparse(t) for one in inside if isinstance(one, ast.Assign) for t in one.targets}
+    return asked if ast.unparse(asked) in targets or _builds(node, asked.value) else None
+
+
+def _builds(node: ast.If, owner: ast.expr) -> bool:
+    """``self._build()``, alone in the block: a method of the object that is asked."""
+    call = node.body[0].value if isinstance(node.body[0], ast.Expr) else None
+    func = call.func if isinstance(call, ast.Call) and len(node.body) == 1 else None
+    return isinstance(func, ast.Attribute) and ast.unparse(func.value) == ast.unparse(owner)
 
 
 def _asked_for(node: ast.expr) -> ast.expr | None:
