@@ -55,7 +55,13 @@ def _path(call: RankCall, methods: frozenset[str]) -> RankValue | None:
     if call.method not in methods or call.receiver is None:
         return None
     paths = any(thing.name.startswith("pathlib.") for thing in call.receiver.sources())
-    return call.receiver if paths else None
+    return call.receiver if paths and not any(map(_is_other, call.receiver.things)) else None
+
+
+def _is_other(thing: RankThing) -> bool:
+    """``SharedMemory(path.name)``: an object of another class, made from a path."""
+    named = thing.name.rpartition(".")[2][:1].isupper()
+    return thing.kind in ("result", "instance") and named and not thing.name.startswith("pathlib.")
 
 
 def within(path: RankValue, folder: RankValue, rank: int) -> bool:
