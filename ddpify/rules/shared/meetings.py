@@ -84,8 +84,11 @@ def early_uses(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
             rank = RANK1 if making.ranks == RANK0 else RANK0
             if making.ranks == ALL or not within(path, folder, rank - 1):
                 continue
-            own = any(o.ranks & rank and within(other, folder, rank - 1) for o, other in before)
-            if not own and overtakes(run, making, call) and not _excludes(run, making, call):
+            there = any(
+                (o.ranks & rank or not overtakes(run, o, call)) and within(path, other, rank - 1)
+                for o, other in before
+            )
+            if not there and not _excludes(run, making, call):
                 yield call, making
                 break
 
