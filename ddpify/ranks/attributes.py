@@ -211,7 +211,10 @@ def _unknown_attribute(
         m.event(words.LOG_DIR, None, node, f)
         return symbol(f"log_dir@{site}")
     rank = framework_rank(m, thing, name, site)
-    if rank is None and not _is_plain(thing):
+    of_trainer = name in words.SIZE_NAMES and thing.name.startswith(
+        "lightning."
+    )  # one process, too
+    if rank is None and not (_is_plain(thing) or of_trainer):
         rank = m.by_name(name, site)
     if rank is not None:
         return rank

@@ -54,9 +54,9 @@ KNOWN = {
     "DDP604-2": FOLDER,
     "DDP609-0": STREAMS,
     "DDP609-1": STREAMS,
-    "DDP608-0": CACHE,
-    "DDP608-1": CACHE,
     "DDP608-2": CACHE,
+    "DDP608-3": CACHE,
+    "DDP608-4": CACHE,
 }
 # What says it in a program on several ranks, where that is not the same rule.
 BY_OTHERS = {

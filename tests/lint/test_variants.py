@@ -31,8 +31,6 @@ MISSED = {
     "in_class-collectives/c04_bad_carried_stop",
     "in_class-data/d15_bad_lambda",
     "in_class-messages/group_bad_2",
-    "in_class-messages/lists_bad_1",
-    "in_class-messages/lists_bad_3",
     "in_class-migrated/p02_bad_alias_init",
     "in_class-migrated/p03_bad_in_batch_loop",
 }

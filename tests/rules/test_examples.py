@@ -22,7 +22,7 @@ RULES = all_rules()
 MIGRATING = {rule.id for rule in RULES if rule.check is not Rule.check}
 # The fact is named more than once: saving under a guard what only all ranks can gather.
 # A model that is frozen whole at the wrap stops torch's own wrapper; that of the helpers goes on.
-TOGETHER = {("DDP805", "DDP904"), ("DDP979", "DDP951"), ("DDP307", "DDP320")}
+TOGETHER = {("DDP805", "DDP904"), ("DDP979", "DDP951"), ("DDP307", "DDP320"), ("DDP807", "DDP825")}
 
 
 def examples(attribute: str, *, migrating: bool) -> list[object]:
