@@ -211,6 +211,9 @@ def _isinstance(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None
     return _agreed(f"isinstance@{one.site}", one)
 
 
+_KINDS: Final = ("torch.is_tensor", "torch.is_floating_point", "numpy.isscalar")
+
+
 def _agreed(key: str, one: RankCall) -> RankValue:
     """What ranks agree on though their samples differ: types, attributes, dimensions."""
     value = symbol(key, *one.args)
@@ -253,7 +256,5 @@ HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValue
     **objects.HANDLERS,
     "builtins.tuple": _listed,
     "builtins.isinstance": _isinstance,
-    **dict.fromkeys(
-        ("builtins.hasattr", "builtins.callable", "builtins.type", "torch.is_tensor"), _hasattr
-    ),
+    **dict.fromkeys(("builtins.hasattr", "builtins.callable", "builtins.type", *_KINDS), _hasattr),
 }

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, PART, RANK, Origin, Symbol
+from ddpify.ranks.origins import DATA, IDENTITY, PART, RANDOM, RANK, Origin, Symbol
 from ddpify.ranks.values import Made, differs, of, spread
 
 # What is computed from the rank by these says it, too.
@@ -29,6 +29,9 @@ _PLAIN_METHODS: Final = frozenset(
 )
 
 
+_FILLED: Final = frozenset("zeros_like ones_like empty_like".split())
+
+
 def result(one: RankCall) -> RankValue:
     """What an unknown call gives: a new object, made from its arguments."""
     thing = RankThing("result", one.name, one.site, one)
@@ -36,6 +39,8 @@ def result(one: RankCall) -> RankValue:
     if one.receiver is not None:
         parts.append(one.receiver)
     value = of(thing, *parts)
+    if one.method in _FILLED:  # as large as another one, which is all they have of it
+        value = replace(value, origins=frozenset(o for o in value.origins if o.kind != RANDOM))
     if value.origins and not one.name.startswith(_PLAIN) and one.method not in _PLAIN_METHODS:
         # a device or a map_location made from the rank does not make what is loaded there differ
         own = spread(one.receiver) if one.receiver is not None else frozenset()
