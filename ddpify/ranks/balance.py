@@ -13,6 +13,7 @@ from ddpify.ranks.origins import Symbol
 from ddpify.ranks.paths import TooManyPaths, alike, begin, one_round, view
 from ddpify.ranks.trace import (
     ABORT,
+    BLOCK,
     CUT,
     ENDS,
     RAISE,
@@ -172,7 +173,7 @@ class Balance:
             for body in bodies(item):
                 if isinstance(item, Repeat) and body is item.body:
                     self._splits(body, [], body, [*body, *rest, *beyond])
-                elif isinstance(item, Inline):
+                elif isinstance(item, Inline) and item.ends != BLOCK:
                     within = {"return": None, "break": body, "continue": loop, RAISE: loop}
                     skipped = [] if item.ends == RAISE else [*rest, *beyond]
                     self._splits(body, [], within[item.ends], skipped)

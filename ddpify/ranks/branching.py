@@ -18,8 +18,6 @@ from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import Branch, End, Item, Repeat, Split
 from ddpify.ranks.values import asks_presence, merge, narrowed, truth
 
-_ON_THE_WAY = frozenset({"return", "break", "continue"})
-
 
 def branch(
     m: RankMachine, f: RankFrame, test: RankValue, node: ast.expr, arms: tuple[Any, Any]
@@ -159,15 +157,6 @@ def end(m: RankMachine, f: RankFrame, kind: str, node: ast.AST) -> None:
     m.run.exits.append(made)
     m.items.append(End(made, m.live))
     m.live = 0
-
-
-def put_off(m: RankMachine) -> list[Item]:
-    """The exits that a block ends with, taken out: ``finally`` and what a context does behind its
-    ``yield`` come first."""
-    left: list[Item] = []
-    while m.items and isinstance(m.items[-1], End) and m.items[-1].exit.kind in _ON_THE_WAY:
-        left.insert(0, m.items.pop())
-    return left
 
 
 @contextmanager

@@ -8,14 +8,13 @@ from dataclasses import replace
 
 from ddpify.python import words as names
 from ddpify.ranks import words
-from ddpify.ranks.branching import put_off
 from ddpify.ranks.calls import call_method, given
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.functions import enter
 from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
-from ddpify.ranks.trace import Item
+from ddpify.ranks.trace import BLOCK, LEAVING, Inline, Item, first
 from ddpify.ranks.values import constant, of
 
 
@@ -60,8 +59,8 @@ def _generator_context(
 ) -> None:
     """A ``@contextmanager`` of the project: the block runs at the first yield of each rank."""
     one = record(m, f, thing.name, given(m, f, expression), thing.info)
-    came, after = 0, 0
-    left: list[Item] = []
+    came, after, start = 0, 0, len(m.items)
+    blocks: list[Inline] = []
 
     def block(value: RankValue) -> None:
         nonlocal came, after
@@ -71,14 +70,29 @@ def _generator_context(
         if m.live:
             held = of(RankThing("context", thing.name, info=thing.info, call=one))
             m.here = replace(m.here, stack=one.stack, contexts=(*m.here.contexts, held))
+            blocks.append(Inline([], m.live, BLOCK))
+            items, m.items = m.items, blocks[-1].body
             inside(value)
             after |= m.live
-            left.extend(put_off(m))
+            m.items = items
+            m.items.append(blocks[-1])
         m.live, m.here = kept
 
     enter(m, f, thing, one.args, one.kwargs, one, block)
-    m.items += left
+    _take_out(m.items, start, blocks)
     if came:
         m.live = after
     else:
         inside(constant(None))
+
+
+def _take_out(items: list[Item], start: int, blocks: list[Inline]) -> None:
+    """Put the block beside the generator: its exits are those of the function that has the
+    ``with``, and what follows the ``yield`` comes before them."""
+    made = items[start:]
+    whole = made[0] if len(made) == len(blocks) == 1 else None
+    if not isinstance(whole, Inline) or blocks[0] not in whole.body:
+        return
+    at = whole.body.index(blocks[0])
+    before, after = replace(whole, body=whole.body[:at]), replace(whole, body=whole.body[at + 1 :])
+    items[start:] = [before, *first([after], blocks[0].body, LEAVING), after]

@@ -9,7 +9,6 @@ from typing import Any
 
 from ddpify.ranks import assigning, calls, containers, mixing, naming
 from ddpify.ranks.attempts import attempt, is_alone
-from ddpify.ranks.branching import put_off
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.expressions import operation
 from ddpify.ranks.frames import RankFrame
@@ -20,7 +19,7 @@ from ddpify.ranks.model import RankValue
 from ddpify.ranks.modules import FunctionDefinition, class_info, note_import
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.trace import ABORT, RAISE, Inline
+from ddpify.ranks.trace import ABORT, LEAVING, RAISE, Inline, first
 from ddpify.ranks.values import constant, same, spread, symbol
 
 
@@ -190,9 +189,9 @@ def _within(m: RankMachine, f: RankFrame, items: list[ast.withitem], body: list[
 
 
 def _try(m: RankMachine, f: RankFrame, node: ast.Try) -> None:
-    here = m.here
-    if (tried := attempt(f.module.source, node)).swallows:
-        m.here = replace(here, swallows=(*here.swallows, tried))
+    here, start = m.here, len(m.items)
+    if (said := attempt(f.module.source, node)).swallows:
+        m.here = replace(here, swallows=(*here.swallows, said))
     live = m.live
     _attempt(m, f, node.body)
     m.here = here
@@ -204,9 +203,10 @@ def _try(m: RankMachine, f: RankFrame, node: ast.Try) -> None:
     if m.live:
         execute(m, f, node.orelse)
     gone, m.live = m.live, live
-    left = put_off(m) if node.finalbody else []
+    tried = m.items[start:]
     execute(m, f, node.finalbody)
-    m.items += left
+    last = m.items[start + len(tried) :]
+    m.items[start:] = [*first(last, tried, (*LEAVING, RAISE)), *last]
     m.live = gone if node.handlers == [] else (gone or live)
 
 

@@ -8,8 +8,8 @@ for itself must lead to the same collectives either way.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddpify.ranks.events import Exit
@@ -22,6 +22,8 @@ WRAPPING = "DistributedDataParallel"  # the event of its constructor
 ABORT = "abort"  # the process ends with an error: torchrun ends the job
 UNREAD = "unread"  # what follows is not known
 RAISE = "raise"  # a handler further out goes on after this error
+BLOCK = "block"
+LEAVING = ("return", "break", "continue")
 CUT = frozenset({ABORT, UNREAD})
 ENDS = frozenset({"return", "break", "continue", "stop", RAISE, ABORT, UNREAD})
 
@@ -99,7 +101,7 @@ class Repeat:
 class Inline:
     """What a function of the project does, or one round of a loop over a short list, or all its
     rounds, or the body of a ``try``; ``ends``: the exit that leads to its end (``return``,
-    ``continue``, ``break``, RAISE)."""
+    ``continue``, ``break``, RAISE), or that it is the BLOCK of a ``with``, at which none ends."""
 
     body: list[Item]
     ranks: int
@@ -147,6 +149,28 @@ class Mismatch:
         if self.head and self.guard is not None:
             return self.guard.site
         return self.exit.site if self.exit is not None else self.event.below(self.guard)
+
+
+def first(doing: list[Item], items: list[Item], kinds: Collection[str]) -> list[Item]:
+    """``items``, in which each exit of these kinds that leaves them comes behind ``doing``."""
+    out: list[Item] = []
+    for item in items:
+        if isinstance(item, End) and item.exit.kind in kinds:
+            out += doing
+        elif isinstance(item, (Branch, Split)):
+            one, other = (first(doing, arm, kinds) for arm in item.arms)
+            item = replace(item, arms=(one, other))
+        elif isinstance(item, (Repeat, Inline)):
+            item = replace(item, body=first(doing, item.body, _beyond(item, kinds)))
+        out.append(item)
+    return out
+
+
+def _beyond(item: Repeat | Inline, kinds: Collection[str]) -> Collection[str]:
+    """Which of these exits lead out of an item that they stand in."""
+    if isinstance(item, Repeat) or item.ends in ("break", "continue"):
+        return {"return"} & set(kinds)
+    return () if item.ends == "return" else set(kinds) - {item.ends}
 
 
 def bodies(item: Item) -> tuple[list[Item], ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.passes import differentiated, is_scaler
 from ddpify.ranks.run import Run
 from ddpify.rules.gradients.cleared import is_cleared
+from ddpify.rules.shared.syntax import scope
 from ddpify.rules.shared.wrapped import (
     PLAIN,
     Wrap,
@@ -23,9 +25,8 @@ _READ = ("torch.", "builtins.")  # what these do with a model that they are give
 
 
 def bypasses(run: Run) -> Iterator[tuple[RankCall, RankCall, Wrap]]:
-    """Such calls, with the backward that goes through them, where something steps by it."""
-    trains = not run.script or any(map(_steps, run.calls))
-    for wrap in wraps(run) if trains else ():
+    """Such calls, with the backward that goes through them, where its gradients are used."""
+    for wrap in wraps(run):
         calls = [call for call in run.calls if _computes(call, wrap)]
         if not calls:
             continue
@@ -36,8 +37,19 @@ def bypasses(run: Run) -> Iterator[tuple[RankCall, RankCall, Wrap]]:
             if call.node in through_wrapper or _nested(call, calls, armed):
                 continue
             backward = _backward(run, call, armed) or _backward_of_all(run, call, wrap)
-            if backward is not None and not is_cleared(run, backward, wrap):
+            if backward is None or is_cleared(run, backward, wrap):
+                continue
+            if _is_used(run, backward):
                 yield call, backward, wrap
+
+
+def _is_used(run: Run, backward: RankCall) -> bool:
+    """Whether something steps, or looks at gradients: it is no benchmark of a backward."""
+    if not run.script or any(map(_steps, run.calls)):
+        return True
+    nodes = (node for one in backward.way for node in ast.walk(scope(one)))
+    looks = (n for n in nodes if isinstance(n, ast.Attribute) and n.attr == "grad")
+    return any(isinstance(node.ctx, ast.Load) for node in looks)
 
 
 def _computes(call: RankCall, wrap: Wrap) -> bool:

@@ -64,7 +64,7 @@ def _is_for(call: RankCall, wrap: Wrap) -> bool:
 def _may_use(call: RankCall, wrap: Wrap) -> bool:
     """Any optimizer, except one whose parameters are known to be others; no schedule, which alone
     is told a number."""
-    if any(not given.things for given in call.args):
+    if any(not given.things and given.atoms != (None, None) for given in call.args):
         return False
     given = parameters_of(call.receiver) if call.receiver is not None else set()
     return not given or any(wrap.covers(thing) for thing in given)

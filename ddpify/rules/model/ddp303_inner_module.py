@@ -182,10 +182,15 @@ def lint(run: Run) -> Iterable[Finding]:
     yield from _given_whole(run)
     own = {s.key for s in run.stores if words.DDP in s.base.names()}
     asked = {call.args[1].constant for call in run.named("builtins.hasattr") if len(call.args) > 1}
-    given = [call.args[0] for call in run.named("builtins.setattr") if _sets_any(call)]
-    for read in run.reads if not any(map(_all_wrappers, given)) else ():
+    given = (call.args[0] for call in run.named("builtins.setattr") if _sets_any(call))
+    named = {thing for value in given for thing in value.things}
+    for read in run.reads:
         name = read.attribute
-        if name in own | asked | SAME | ELSEWHERE | _MODULE or not _all_wrappers(read.base):
+        if (
+            not named.isdisjoint(read.base.things)
+            or name in own | asked | SAME | ELSEWHERE | _MODULE
+            or not _all_wrappers(read.base)
+        ):
             continue
         if name != "__getitem__" and not _of_inner(read):
             continue
