@@ -37,8 +37,13 @@ def narrow(
 
 
 def remember(m: RankMachine, test: RankValue, made: RankValue, arms: list[RankValue]) -> None:
-    """After ``if stop: steps = broadcast(steps)``, whose ranks agree: both that it can be."""
-    if len(arms) == 2 and arms[0].origins != arms[1].origins and _is_unknown(made):
+    """After ``if stop: steps = broadcast(steps)``, whose ranks agree: both that it can be.
+
+    A list that takes something up has the name of the empty one that the next call makes.
+    """
+    if len(arms) != 2 or arms[0].origins == arms[1].origins or not _is_unknown(made):
+        return
+    if key_of(made) not in map(key_of, arms):
         m.choices[key_of(made)] = (key_of(test), arms[0], arms[1])
 
 
