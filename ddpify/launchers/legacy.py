@@ -149,8 +149,11 @@ def _program_texts(root: Path, script: Script, start: _Start) -> list[str]:
 
 
 def _stops_at_option(texts: list[str]) -> bool:
-    """Whether the program's parser, argparse's own, does not know `--local-rank`."""
-    whole = "\n".join(texts)
+    """Whether the program's parser, argparse's own, does not know `--local-rank`.
+
+    What an imported file does where it is a program itself is no part of it.
+    """
+    whole = "\n".join([*texts[:1], *(text.partition("\nif __name__")[0] for text in texts[1:])])
     return _PARSES.search(whole) is not None and _KNOWS.search(whole) is None
 
 

@@ -150,3 +150,12 @@ def test_a_warning_where_the_program_stops_at_the_option(
     (found,) = findings(tmp_path, [tmp_path / "run.sh"])
     assert found.severity is (Severity.WARNING if stops else Severity.NOTE)
     assert ("does not know" in found.message) is stops
+
+
+def test_the_parser_of_an_imported_program_is_not_the_programs(tmp_path: Path) -> None:
+    script = f"import argparse\n\nif __name__ == '__main__':\n    {ASKS[17:]}    {PARSES}"
+    (tmp_path / "tools.py").write_text(script.replace("\np.add", "\n    p.add"))
+    (tmp_path / "main.py").write_text("import tools\n\nprint(tools)\n")
+    (tmp_path / "run.sh").write_text(f"{OLD} main.py\n")
+    (found,) = findings(tmp_path, [tmp_path / "run.sh"])
+    assert found.severity is Severity.NOTE
