@@ -27,6 +27,8 @@ def is_true(value: RankValue | None) -> bool:
 
 # Known libraries that join process groups for those who ask them to train.
 _LAUNCH = ("mmcv.", "mmengine.", "mmseg.", "mmdet.", "detectron2.", "fairseq.")
+_OWN = "what this rank was sent"
+_APART = {"reduce": "reduced on one rank", "all_to_all_single": _OWN, "reduce_scatter_tensor": _OWN}
 _FITS = (f"{words.TRAINER}.", "transformers.Trainer")
 
 
@@ -57,8 +59,8 @@ def on_collective(m: RankMachine, f: RankFrame, shared: Collective) -> RankValue
         return result(one).clean() if one.name in words.AGREEING_CALLS else result(one)
     if one.method in words.AGREEING_OPS:
         _agree(m, f, shared)
-    if one.method == "reduce":
-        _reduce(m, f, shared)
+    if one.method in _APART:
+        _gets_its_own(m, f, shared, _APART[one.method])
     return NONE if shared.gives_none else result(one)
 
 
@@ -81,12 +83,12 @@ def _agree(m: RankMachine, f: RankFrame, shared: Collective) -> None:
         assigning.assign_quietly(m, f, node, whole)
 
 
-def _reduce(m: RankMachine, f: RankFrame, shared: Collective) -> None:
-    """``reduce``: afterwards one rank's argument is the sum, those of the others are not."""
+def _gets_its_own(m: RankMachine, f: RankFrame, shared: Collective, why: str) -> None:
+    """Afterwards what it fills in is another thing on each rank, or on one."""
     value, node = shared.given(shared.filled), shared.node(shared.filled)
     if value is not None and isinstance(node, (ast.Name, ast.Attribute)):
-        partly = with_origin(value, DATA, "reduced on one rank", shared.call)
-        assigning.assign_quietly(m, f, node, partly)
+        own = with_origin(value, DATA, why, shared.call)
+        assigning.assign_quietly(m, f, node, own)
 
 
 def rank_of_group(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:

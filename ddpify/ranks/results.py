@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, PART, RANDOM, RANK, Origin, Symbol
+from ddpify.ranks.origins import DATA, IDENTITY, PART, PICKED, RANK, STRIDE, Origin, Symbol
 from ddpify.ranks.values import Made, differs, of, spread
 
 # What is computed from the rank by these says it, too.
@@ -29,6 +29,7 @@ _PLAIN_METHODS: Final = frozenset(
 )
 
 
+_SIZES: Final = (PART, PICKED, STRIDE)  # why two ranks may have another number of entries
 _FILLED: Final = frozenset("zeros_like ones_like empty_like".split())
 
 
@@ -40,7 +41,8 @@ def result(one: RankCall) -> RankValue:
         parts.append(one.receiver)
     value = of(thing, *parts)
     if one.method in _FILLED:  # as large as another one, which is all they have of it
-        value = replace(value, origins=frozenset(o for o in value.origins if o.kind != RANDOM))
+        sizes = frozenset(o for o in value.origins if o.kind in IDENTITY or o.what in _SIZES)
+        value = replace(value, origins=sizes)
     if value.origins and not one.name.startswith(_PLAIN) and one.method not in _PLAIN_METHODS:
         # a device or a map_location made from the rank does not make what is loaded there differ
         own = spread(one.receiver) if one.receiver is not None else frozenset()
