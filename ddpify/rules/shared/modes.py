@@ -18,7 +18,7 @@ def parted_modes(run: Run, wrap: Wrap) -> Iterator[RankCall]:
     for forward in forwards(run, wrap):
         for before in _before(forward, calls) if forward.everywhere else ():
             last = [_last(before, rank) for rank in (RANK0, RANK1)]
-            if {True, False} == set(map(_mode, last)):
+            if {True, False} == {_mode(call, forward) for call in last}:
                 found.update(call for call in last if call is not None and not call.everywhere)
     yield from sorted(found, key=lambda call: call.order)
 
@@ -42,14 +42,15 @@ def _last(calls: list[RankCall], rank: int) -> RankCall | None:
     return next((call for call in reversed(calls) if call.ranks & rank), None)
 
 
-def _mode(call: RankCall | None) -> bool | None:
+def _mode(call: RankCall | None, forward: RankCall) -> bool | None:
     """Whether it sets training mode, which a model begins with; None where that is not known.
 
-    Of all ranks, under a condition that may not hold, that is so.
+    Of all ranks, under a condition that need not hold where the forward comes, that is so.
     """
     if call is None:
         return True
-    if call.everywhere and not all(guard.test.known for guard in call.conditions):
+    own = (guard for guard in call.conditions if guard not in forward.conditions)
+    if call.everywhere and not all(guard.test.known for guard in own):
         return None
     given = call.arg(0, "mode")
     if call.method == "eval" or given is None:
