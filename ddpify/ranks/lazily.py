@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import ALL, RankValue
+from ddpify.ranks.model import ALL, RankThing, RankValue
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import FALSE
 
@@ -16,7 +16,7 @@ def first_use(m: RankMachine, f: RankFrame, node: ast.If, test: RankValue) -> Ra
     if missing is None or test.known:
         return test
     things = m.evaluate(f, missing.value).things
-    if len(things) != 1:
+    if len(things) != 1 or not _sets(node.body, missing, things[0]):
         return test
     if (node, things[0]) in m.made:
         return FALSE
@@ -26,7 +26,7 @@ def first_use(m: RankMachine, f: RankFrame, node: ast.If, test: RankValue) -> Ra
 
 
 def _missing(node: ast.If) -> ast.Attribute | None:
-    """The attribute that is set in the block if it is None or false, or not there."""
+    """The attribute that is asked for: whether it is None, false or not there."""
     test = node.test
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
         asked = test.left if ast.unparse(test.comparators[0]) == "None" else test
@@ -34,18 +34,36 @@ def _missing(node: ast.If) -> ast.Attribute | None:
         asked = _asked_for(test.operand) or test.operand
     else:
         return None
-    if not (isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name)):
-        return None
-    inside = [one for statement in node.body for one in ast.walk(statement)]
-    targets = {ast.unparse(t) for one in inside if isinstance(one, ast.Assign) for t in one.targets}
-    return asked if ast.unparse(asked) in targets or _builds(node, asked.value) else None
+    plain = isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name)
+    return asked if plain and isinstance(asked, ast.Attribute) else None
 
 
-def _builds(node: ast.If, owner: ast.expr) -> bool:
-    """``self._build()``, alone in the block: a method of the object that is asked."""
-    call = node.body[0].value if isinstance(node.body[0], ast.Expr) else None
-    func = call.func if isinstance(call, ast.Call) and len(node.body) == 1 else None
-    return isinstance(func, ast.Attribute) and ast.unparse(func.value) == ast.unparse(owner)
+def _sets(body: list[ast.stmt], asked: ast.Attribute, owner: RankThing) -> bool:
+    """Whether the attribute is set there, whatever else holds."""
+    return any(_does_set(one, asked, owner) for one in body)
+
+
+def _does_set(node: ast.stmt, asked: ast.Attribute, owner: RankThing) -> bool:
+    if isinstance(node, ast.Assign):
+        return ast.unparse(asked) in map(ast.unparse, node.targets)
+    if isinstance(node, ast.If):
+        return _sets(node.body, asked, owner) and _sets(node.orelse, asked, owner)
+    if isinstance(node, ast.With):
+        return _sets(node.body, asked, owner)
+    return isinstance(node, ast.Expr) and _builds(node.value, asked, owner)
+
+
+def _builds(call: ast.expr, asked: ast.Attribute, owner: RankThing) -> bool:
+    """``self._build()``, a method of the object that sets it."""
+    func = call.func if isinstance(call, ast.Call) else None
+    if not isinstance(func, ast.Attribute) or ast.dump(func.value) != ast.dump(asked.value):
+        return False
+    method = owner.cls.method(func.attr) if owner.cls is not None else None
+    if method is None or isinstance(method.node, ast.Lambda) or not method.parameters:
+        return False
+    own = ast.Attribute(ast.Name(method.parameters[0], ast.Load()), asked.attr, ast.Store())
+    plain = (one for one in method.node.body if isinstance(one, (ast.Assign, ast.If, ast.With)))
+    return any(_does_set(one, own, owner) for one in plain)
 
 
 def _asked_for(node: ast.expr) -> ast.expr | None:
