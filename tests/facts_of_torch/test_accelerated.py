@@ -6,7 +6,6 @@ import pytest
 
 from tests.facts_of_torch.seen import MARKS, Seen, seen_of
 
-pytest.importorskip("accelerate")
 pytestmark = MARKS
 
 
