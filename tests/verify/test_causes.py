@@ -211,6 +211,12 @@ def test_a_hang_in_evaluation_through_a_wrapper_with_buffers() -> None:
     assert rules(_hung(_adding(ranks()[0], silent), ranks()[1])) == []
 
 
+def test_without_gradients_only_the_first_forward_of_an_evaluation_waits() -> None:
+    seen = ForwardRecord(6, 9.0, 0, False, False, True)
+    uneven = _hung(_adding(ranks()[0], seen, seen, seen), _adding(ranks()[1], seen))
+    assert rules(uneven) == []
+
+
 def test_what_a_rank_says_when_another_is_gone_is_not_its_own_failure() -> None:
     seen = ForwardRecord(6, 9.0, 0, False, False, True)
     runs = (_adding(ranks()[0], seen), ranks()[1])

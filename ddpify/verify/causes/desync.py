@@ -74,7 +74,7 @@ def rates_between_ranks(runs: Sequence[RunRecord]) -> str:
 
 def _uneven_forwards(runs: Sequence[RunRecord]) -> str:
     """Forwards through a wrapper that broadcasts buffers, outside of training, by steps taken."""
-    counts = [Counter(each.steps for each in _evaluating(run) if each.buffers) for run in runs]
+    counts = [Counter(each.steps for each in _broadcasting(run)) for run in runs]
     for steps in sorted(set().union(*counts)):
         found = [count[steps] for count in counts]
         if len(set(found)) > 1:
@@ -83,13 +83,20 @@ def _uneven_forwards(runs: Sequence[RunRecord]) -> str:
     return ""
 
 
-def _evaluating(run: RunRecord) -> Iterator[ForwardRecord]:
-    """Forwards without gradients, or whose output no backward followed."""
+def _broadcasting(run: RunRecord) -> Iterator[ForwardRecord]:
+    """Forwards that send buffers, without gradients or with an output that no backward followed.
+
+    A wrapper's first forward does, and each that follows one with gradients: without gradients,
+    only the first of an evaluation (measured in tests/facts_of_torch).
+    """
     told = [event for event in run.events if isinstance(event, (ForwardRecord, Backward, Fetch))]
+    graded: dict[int, bool] = {}  # whether the forward before had gradients, by wrapper
     for event, following in zip_longest(told, told[1:]):
         if not isinstance(event, ForwardRecord):
             continue
-        if not event.grad or isinstance(following, Fetch):
+        sends = event.buffers and graded.get(event.wrapper, True)
+        graded[event.wrapper] = event.grad
+        if sends and (not event.grad or isinstance(following, Fetch)):
             yield event
 
 
