@@ -32,17 +32,26 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         inner = inside.pop()
         assert inner is not None
+        what, severity = _does(call, inner)
         yield Finding(
             "DDP310",
             call.place,
-            f"{_NAMES[call.name]} around {_NAMES[inner.name]}: gradients are reduced twice, on the"
-            " wrong devices, or not at all",
-            Severity.ERROR,
+            f"{_NAMES[call.name]} around {_NAMES[inner.name]}: {what}",
+            severity,
             advice="use one wrapper",
             because=((inner.place, f"{_NAMES[inner.name]} here"),),
         )
 
     yield from _in_loops(run)
+
+
+def _does(call: RankCall, inner: RankCall) -> tuple[str, Severity]:
+    """What becomes of it, as measured in tests/facts_of_torch."""
+    if call.name == words.FULLY_SHARD:
+        return "the model is sharded, and the wrapper inside reduces nothing", Severity.WARNING
+    if inner.name == words.FULLY_SHARD:
+        return "DistributedDataParallel takes no shards: an error", Severity.ERROR
+    return "gradients are reduced twice, or spread over other ranks' devices", Severity.WARNING
 
 
 def _in_loops(run: Run) -> Iterator[Finding]:
