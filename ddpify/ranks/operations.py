@@ -120,6 +120,8 @@ def _with_two(x: Any, y: Any, a: RankValue, b: RankValue) -> tuple[Any, Any]:
 
 def compare(name: str, a: RankValue, b: RankValue) -> RankValue:
     """A comparison of two values."""
+    if name in ("Is", "IsNot") and b.atoms == (None, None) and _is_spelled(a):
+        return RankValue((name == "IsNot", name == "IsNot"))
     atoms = tuple(_compare(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
     deps, origins = gathered((a, b))
     if name in ("Is", "IsNot") and not any(isinstance(v.constant, bool) for v in (a, b)):
@@ -128,6 +130,16 @@ def compare(name: str, a: RankValue, b: RankValue) -> RankValue:
     if name in ("In", "NotIn") and _is_dict(b):  # what it holds under its keys is not asked
         origins = spread(a) | frozenset(o for o in b.origins if o.kind != DATA)
     return RankValue((atoms[0], atoms[1]), (), deps, origins)
+
+
+def _is_spelled(value: RankValue) -> bool:
+    """``"tcp://localhost:{}".format(port)``: a text, whatever is in it, and no other way."""
+    thing = value.things[0] if len(value.things) == 1 else None
+    if thing is None or thing.call is None or thing.call.method != "format":
+        return False
+    format_ = thing.call.receiver
+    whole = all(text(atom).startswith(f"{thing.name}@{id(thing)}") for atom in value.atoms)
+    return whole and format_ is not None and isinstance(format_.constant, str)
 
 
 def _is_dict(value: RankValue) -> bool:
