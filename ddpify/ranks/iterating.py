@@ -81,6 +81,9 @@ def _difference(bounds: list[Any]) -> Any:
         return None
 
 
+_ENTRIES = frozenset({"items", "keys", "values"})  # of a dict: what they hold says not how many
+
+
 def own_length(m: RankMachine, over: RankValue) -> bool:
     """Whether the number of rounds is each rank's own: ``range`` of something local."""
     made = over.made_by("builtins.range", "builtins.list", "builtins.tuple")
@@ -89,6 +92,7 @@ def own_length(m: RankMachine, over: RankValue) -> bool:
     return any(
         m.own(arg.origins) or (arg.known and differs(arg)) or _found_by_one(arg)
         for arg in made.call.args
+        if not any(t.call is not None and t.call.method in _ENTRIES for t in arg.things)
     )
 
 
