@@ -81,6 +81,20 @@ def called(method: FunctionDefinition) -> set[str]:
     return {*map(last_name, calls)}
 
 
+def read_elsewhere(method: FunctionDefinition) -> set[str]:
+    """The names and attributes of its object that a method reads, but neither sets nor is given:
+    those of its file or class. Not what it imports or calls."""
+    nodes = list(ast.walk(method.node))
+    called_here = {node.func for node in nodes if isinstance(node, ast.Call)}
+    known = {node.arg for node in nodes if isinstance(node, ast.arg)} | {*method.module.imports}
+    names = [node for node in nodes if isinstance(node, ast.Name) and node not in called_here]
+    set_here = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    fields = fields_of(method)
+    kept_here = {one.name for one in fields if one.is_set}
+    read = {one.name for one in fields if not one.is_set} - kept_here - called(method)
+    return ({node.id for node in names} - set_here - known) | read
+
+
 def own(node: ast.AST) -> str:
     """``name`` of ``self.name``."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
