@@ -13,16 +13,11 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.model.drawn import DRAWS
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, modules_of, rewrapped, wraps
 
 _INIT: Final = "torch.nn.init."
-# What fills a parameter with random numbers; constants are the same on all ranks.
-_DRAWS: Final = frozenset(
-    """normal_ uniform_ trunc_normal_ xavier_uniform_ xavier_normal_ xavier_uniform xavier_normal
-    kaiming_uniform_ kaiming_normal_ kaiming_uniform kaiming_normal orthogonal_ orthogonal sparse_
-    random_ log_normal_ exponential_ cauchy_ reset_parameters""".split()
-)
 # What changes a parameter in place, by what it is given.
 _CHANGES: Final = frozenset(
     "add_ sub_ mul_ div_ multiply_ divide_ lerp_ copy_ masked_fill_ addcmul_ where_".split()
@@ -65,9 +60,9 @@ def _is_mixed(call: RankCall) -> bool:
 
 def _filled(call: RankCall) -> Iterator[RankValue]:
     """What a call fills with random numbers: a parameter, or all of a model's."""
-    if call.name.startswith(_INIT) and call.method in _DRAWS:
+    if call.name.startswith(_INIT) and call.method in DRAWS:
         yield from call.args[:1]
-    elif call.receiver is not None and call.method in _DRAWS:
+    elif call.receiver is not None and call.method in DRAWS:
         yield call.receiver
     elif call.receiver is not None and call.method == "apply" and call.args:
         functions = [thing.info for thing in call.args[0].things if thing.kind == "function"]
@@ -77,7 +72,7 @@ def _filled(call: RankCall) -> Iterator[RankValue]:
 
 def _draws(info: FunctionDefinition, depth: int = 3) -> bool:
     """Whether a function, or one of its file that it calls, fills what it is given."""
-    if not _DRAWS.isdisjoint(info.called()):
+    if not DRAWS.isdisjoint(info.called()):
         return True
     below = [info.module.functions.get(name) for name in info.called()]
     return depth > 0 and any(
