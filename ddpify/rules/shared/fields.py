@@ -16,6 +16,8 @@ from ddpify.site import Site
 
 _HOLDERS = CONTAINERS | {"torch.nn.ParameterList", "torch.nn.ParameterDict"}
 
+_DESCRIBES = frozenset("shape size dtype device ndim dim numel".split())  # not what is in a tensor
+
 
 @dataclass(frozen=True)
 class ClassField:
@@ -79,6 +81,33 @@ def called(method: FunctionDefinition) -> set[str]:
     """The last names of what a method calls."""
     calls = (node.func for node in ast.walk(method.node) if isinstance(node, ast.Call))
     return {*map(last_name, calls)}
+
+
+def read_in(cls: ClassDefinition, method: str, seen: frozenset[str] = frozenset()) -> set[str]:
+    """The attributes of ``self`` whose values a method reads, by itself or in methods it calls."""
+    info = cls.method(method)
+    if info is None or method in seen:
+        return set()
+    nodes = [node for node in ast.walk(info.node) if isinstance(node, ast.Attribute)]
+    described = {node.value for node in nodes if node.attr in _DESCRIBES}
+    found = {own(node) for node in nodes if node not in described}
+    below = (read_in(cls, name, seen | {method}) for name in found if cls.method(name))
+    return found.union(*below)
+
+
+def changed_later(cls: ClassDefinition) -> set[str]:
+    """The attributes of ``self`` that a method other than the constructor sets or writes into."""
+    methods = (m for info in cls.mro() for name, m in info.methods.items() if name != "__init__")
+    return {name for method in methods for node in ast.walk(method.node) for name in _changed(node)}
+
+
+def _changed(node: ast.AST) -> Iterator[str]:
+    """``self.x = …``, ``self.x[i] = …``, ``self.x.copy_(…)``."""
+    stored = isinstance(getattr(node, "ctx", None), ast.Store)
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and stored:
+        yield own(node.value if isinstance(node, ast.Subscript) else node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield own(node.func.value) if node.func.attr.endswith("_") else ""
 
 
 def read_elsewhere(method: FunctionDefinition) -> set[str]:
