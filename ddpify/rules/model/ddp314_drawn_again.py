@@ -10,10 +10,10 @@ from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import RANDOM
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.model.drawn import DRAWS
+from ddpify.rules.shared.averaged_by_hand import is_gradient
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, modules_of, rewrapped, wraps
 
@@ -44,7 +44,22 @@ def _is_of(run: Run, wrap: Wrap, call: RankCall, value: RankValue | None) -> boo
         return False
     if not comes_after(call, wrap) or rewrapped(run, wrap, call.order):
         return False
-    return followed(wrap, call.order, call.loops, run)
+    return followed(wrap, call.order, call.loops, run) and not _is_undone(run, wrap, call)
+
+
+def _is_undone(run: Run, wrap: Wrap, call: RankCall) -> bool:
+    """Whether the parameters are sent to the others afterwards, or set back to what they were."""
+    for other in (one for one in run.calls if one.order > call.order):
+        back = other.method in ("copy_", "load_state_dict") and not any(map(_varies, other.given))
+        sent = other.method in words.AGREEING_OPS and not any(map(is_gradient, other.given))
+        given = (*other.given, *((other.receiver,) if other.receiver is not None else ()))
+        if (back or sent) and any(wrap.covers(t) for value in given for t in modules_of(value)):
+            return True
+    return False
+
+
+def _varies(value: RankValue) -> bool:
+    return value.has(RANDOM)
 
 
 def _is_mixed(call: RankCall) -> bool:
@@ -54,8 +69,7 @@ def _is_mixed(call: RankCall) -> bool:
     """
     if call.receiver is None or call.method not in _CHANGES:
         return False
-    gradient = any(text(atom).endswith(".grad") for atom in call.receiver.atoms)
-    return not gradient and any(value.has(RANDOM) for value in call.given)
+    return not is_gradient(call.receiver) and any(map(_varies, call.given))
 
 
 def _filled(call: RankCall) -> Iterator[RankValue]:
