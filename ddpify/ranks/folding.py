@@ -55,7 +55,7 @@ def _all_any(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     of one that is frozen whole (``not any(p.requires_grad for p in …)``) nothing is averaged."""
     items = one.args[0].items if len(one.args) == 1 else None
     if one.method == "any" and items and all(_asks_gradient(value) for value in items):
-        return TRUE
+        return RankValue(TRUE.atoms, (), *gathered(items))
     given = _written(one)
     return replace(chain(one.method == "all", list(given)), things=()) if given else None
 

@@ -14,28 +14,42 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.pending import touched
 from ddpify.rules.shared.uses import uses
+from ddpify.rules.shared.written import is_literal_keyword
 from ddpify.site import Site
 
 _RECEIVES: Final = frozenset({f"{words.DIST}irecv", f"{MPI}Irecv"})
+_COALESCING: Final = f"{words.DIST}_coalescing_manager"  # it hands out the handle
 _SENDS: Final = frozenset({f"{words.DIST}isend", f"{MPI}Isend"})
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per asynchronous call that nobody waits for, or not soon enough."""
-    waits = any(run.named("torch.cuda.synchronize"))
     for call in run.calls:
         shared = collective(call)
         begins = shared is not None and shared.waits is False and call.method != "barrier"
+        if call.within(_COALESCING):
+            continue
         if begins or call.name in _RECEIVES:
-            if not waits and (call.alone or uses(call) == ()):
+            if (call.alone or uses(call) == ()) and not _is_waited_for(run, call):
                 yield _finding(call)
                 continue
         elif call.name not in _SENDS:
             continue
+        if shared is not None and not is_literal_keyword(call, "async_op"):
+            continue  # a wrapper, which may ask for it before it goes on
         filled = shared.node(shared.filled) if shared is not None else call.node_of(0, "tensor")
         at = touched(call, filled, call.name not in _SENDS)
         if at is not None:
             yield _too_early(call, at)
+
+
+def _is_waited_for(run: Run, call: RankCall) -> bool:
+    """Whether a function that leads here waits for all that the GPU does, later or each round."""
+    way = {one.function for one in call.way}
+    return any(
+        one.function in way and (one.order > call.order or set(one.loops) & set(call.loops))
+        for one in run.named("torch.cuda.synchronize")
+    )
 
 
 def _too_early(call: RankCall, at: Site) -> Finding:

@@ -27,7 +27,8 @@ def lint(run: Run) -> Iterable[Finding]:
         shared = collective(call)
         if shared is None or call.star:
             continue
-        if shared.group is None and call.ranks == ALL:
+        apart = any(guard.test.by_rank for guard in call.conditions)  # `if turn == rank`
+        if shared.group is None and call.ranks == ALL and not apart:
             yield from _others(shared)
         wrong = roots.wrong(shared) if shared.group is None else groups.wrong(shared)
         if wrong is not None:

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import Final
 
 from ddpify.facts.tree import last_name
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.run import Run
+from ddpify.rules.shared.wrapped import Wrap, receives, wraps
 from ddpify.site import Site
 
+_TORCH: Final = "torch.distributed.algorithms."
 # What a hook may call of libraries that changes no number of its bucket.
 _PLAIN: Final = frozenset(
     """all_reduce buffer get_future then value wait to half float bfloat16 copy_ clone detach
     gradients parameters index is_last type view""".split()
 )
+
+
+def hooked(run: Run) -> Iterator[tuple[Wrap, RankCall]]:
+    """The wrappers that are given a hook, and where."""
+    for call in run.methods("register_comm_hook"):
+        yield from ((wrap, call) for wrap in wraps(run) if receives(call, wrap.wrapper))
+
+
+def averages(call: RankCall) -> bool:
+    """Whether a hook is torch's own, which give the mean."""
+    hook = call.arg(1, "hook")
+    return hook is not None and all(t.name.startswith(_TORCH) for t in hook.things)
 
 
 def summing(hook: FunctionDefinition) -> Site | None:

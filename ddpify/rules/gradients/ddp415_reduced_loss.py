@@ -11,6 +11,8 @@ from ddpify.ranks.wrapped import is_unsynced
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.gradients.by_ranks import power
+from ddpify.rules.gradients.comm_hooks import averages, hooked
+from ddpify.rules.shared.averaged_by_hand import rescaled
 from ddpify.rules.shared.wrapped import backwards, exclusive, forwards, innermost, live, wraps
 
 _REDUCES = tuple(f"{words.DIST}{name}" for name in ("all_reduce", "reduce"))
@@ -19,27 +21,28 @@ _REDUCES = tuple(f"{words.DIST}{name}" for name in ("all_reduce", "reduce"))
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per reduction in place of a loss that goes backward afterwards, and per
     backward of a loss that was divided by the number of ranks."""
-    found = list(_reduced(run))
-    yield from found
-    yield from () if found else _divided(run)
+    found = dict(_reduced(run))
+    yield from found.values()
+    yield from (one for backward, one in _divided(run) if backward not in found)
 
 
-def _divided(run: Run) -> Iterator[Finding]:
+def _divided(run: Run) -> Iterator[tuple[RankCall, Finding]]:
+    others = {wrap.wrapper for wrap, call in hooked(run) if not averages(call)}
     averaged = {
         call
         for wrap in wraps(run)
         for call in forwards(run, wrap)
         if not is_unsynced(call, wrap.wrapper)
+        and wrap.wrapper not in others
+        and not rescaled(run, wrap)
     }
-    if any(run.methods("register_comm_hook")):
-        return  # which may add up the gradients, and not average them
     for backward in backwards(run) if averaged else ():
         assert backward.receiver is not None
         made = _calls(set(backward.receiver.sources()))
         if averaged.isdisjoint(made) or power(backward.receiver) >= 0:
             continue
         if not any(_sends_gradients(call) for call in made):
-            yield Finding(
+            yield backward, Finding(
                 "DDP415",
                 backward.site,
                 "the loss was divided by the number of ranks, and DDP averages over them once more:"
@@ -54,7 +57,7 @@ def _sends_gradients(call: RankCall) -> bool:
     return call.name in words.FUNCTIONS or call.method == "apply"
 
 
-def _reduced(run: Run) -> Iterator[Finding]:
+def _reduced(run: Run) -> Iterator[tuple[RankCall, Finding]]:
     calls = {call for wrap in wraps(run) for call in forwards(run, wrap)}
     for reduce in run.named(*_REDUCES) if calls else ():
         loss = reduce.arg(0, "tensor")
@@ -67,7 +70,7 @@ def _reduced(run: Run) -> Iterator[Finding]:
             assert backward.receiver is not None
             later = backward.order > reduce.order and innermost(backward) is innermost(reduce)
             if later and things & live(backward.receiver) and not exclusive(reduce, backward):
-                yield Finding(
+                yield backward, Finding(
                     "DDP415",
                     reduce.site,
                     "the loss is changed in place before its backward, behind autograd's back: its"

@@ -14,6 +14,8 @@ from ddpify.rules.gradients.clips import CLIPS
 from ddpify.rules.shared.averaged_by_hand import Averaging, averagings
 from ddpify.rules.shared.wrapped import exclusive, modules_of
 
+_INFINITE: Final = ("inf", "infty")  # of math, numpy, torch
+
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per clip between a backward and the averaging of what it computed."""
@@ -31,7 +33,8 @@ def _measures(clip: RankCall) -> bool:
     made = limit.made_by("builtins.float") if limit is not None else None
     given = made.call.args if made is not None and made.call is not None else ()
     spelled = [one.constant for one in given] in (["inf"], ["Infinity"])
-    return limit is not None and (spelled or limit.constant == inf or "math.inf" in limit.names())
+    named = any(name.rpartition(".")[2] in _INFINITE for name in limit.names()) if limit else False
+    return limit is not None and (spelled or limit.constant == inf or named)
 
 
 def _averaged_after(run: Run, clip: RankCall, averaged: list[Averaging]) -> RankCall | None:
@@ -41,7 +44,8 @@ def _averaged_after(run: Run, clip: RankCall, averaged: list[Averaging]) -> Rank
     start = max((c.order for c in run.backwards if c.order < clip.order), default=None)
     if start is None or any(start < call.order < clip.order for call in mine):
         return None
-    end = min((c.order for c in run.backwards if c.order > clip.order), default=inf)
+    steps = (*run.backwards, *run.methods("step"))
+    end = min((c.order for c in steps if c.order > clip.order), default=inf)
     later = (call for call in mine if clip.order < call.order < end)
     return next((call for call in later if not exclusive(clip, call)), None)
 

@@ -9,23 +9,30 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.by_ranks import power
-from ddpify.rules.gradients.comm_hooks import summing
-from ddpify.rules.shared.wrapped import wraps
+from ddpify.rules.gradients.by_ranks import is_quotient, power
+from ddpify.rules.gradients.comm_hooks import hooked, summing
+from ddpify.rules.shared.averaged_by_hand import rescaled
+from ddpify.rules.shared.wrapped import Wrap, backwards, forwards, reached
 from ddpify.site import Site
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per hook of a wrapper that gives the sum over the ranks."""
-    wrappers = {wrap.wrapper for wrap in wraps(run)}
-    if any(b.receiver is not None and power(b.receiver) < 0 for b in run.backwards):
-        return  # divided already
-    for call in run.methods("register_comm_hook"):
+    for wrap, call in hooked(run):
         hook = call.arg(1, "hook")
-        mine = call.receiver is not None and not wrappers.isdisjoint(call.receiver.things)
-        functions = [t.info for t in hook.things if t.kind == "function"] if hook and mine else []
-        if len(functions) == 1 and (place := summing(functions[0])) is not None:
+        functions = [t.info for t in hook.things if t.kind == "function"] if hook else []
+        place = summing(functions[0]) if len(functions) == 1 else None
+        if place is not None and not rescaled(run, wrap) and not _is_divided(run, wrap):
             yield _finding(call, place)
+
+
+def _is_divided(run: Run, wrap: Wrap) -> bool:
+    """Whether a loss of the model was divided already, by what may count all samples, or the
+    learning rate is."""
+    calls = forwards(run, wrap)
+    losses = [b.receiver for b in backwards(run) if b.receiver is not None and reached(b, calls)]
+    rates = [v for c in run.calls if c.name.startswith("torch.optim.") for v in c.given]
+    return any(power(value) < 0 for value in (*losses, *rates)) or any(map(is_quotient, losses))
 
 
 def _finding(call: RankCall, place: Site) -> Finding:

@@ -10,19 +10,14 @@ from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import RANDOM
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.model.drawn import DRAWS
+from ddpify.rules.shared.averaged_by_hand import is_gradient
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, modules_of, rewrapped, wraps
 
 _INIT: Final = "torch.nn.init."
-# What fills a parameter with random numbers; constants are the same on all ranks.
-_DRAWS: Final = frozenset(
-    """normal_ uniform_ trunc_normal_ xavier_uniform_ xavier_normal_ xavier_uniform xavier_normal
-    kaiming_uniform_ kaiming_normal_ kaiming_uniform kaiming_normal orthogonal_ orthogonal sparse_
-    random_ log_normal_ exponential_ cauchy_ reset_parameters""".split()
-)
 # What changes a parameter in place, by what it is given.
 _CHANGES: Final = frozenset(
     "add_ sub_ mul_ div_ multiply_ divide_ lerp_ copy_ masked_fill_ addcmul_ where_".split()
@@ -49,7 +44,22 @@ def _is_of(run: Run, wrap: Wrap, call: RankCall, value: RankValue | None) -> boo
         return False
     if not comes_after(call, wrap) or rewrapped(run, wrap, call.order):
         return False
-    return followed(wrap, call.order, call.loops, run)
+    return followed(wrap, call.order, call.loops, run) and not _is_undone(run, wrap, call)
+
+
+def _is_undone(run: Run, wrap: Wrap, call: RankCall) -> bool:
+    """Whether the parameters are sent to the others afterwards, or set back to what they were."""
+    for other in (one for one in run.calls if one.order > call.order):
+        back = other.method in ("copy_", "load_state_dict") and not any(map(_varies, other.given))
+        sent = other.method in words.AGREEING_OPS and not any(map(is_gradient, other.given))
+        given = (*other.given, *((other.receiver,) if other.receiver is not None else ()))
+        if (back or sent) and any(wrap.covers(t) for value in given for t in modules_of(value)):
+            return True
+    return False
+
+
+def _varies(value: RankValue) -> bool:
+    return value.has(RANDOM)
 
 
 def _is_mixed(call: RankCall) -> bool:
@@ -59,15 +69,14 @@ def _is_mixed(call: RankCall) -> bool:
     """
     if call.receiver is None or call.method not in _CHANGES:
         return False
-    gradient = any(text(atom).endswith(".grad") for atom in call.receiver.atoms)
-    return not gradient and any(value.has(RANDOM) for value in call.given)
+    return not is_gradient(call.receiver) and any(map(_varies, call.given))
 
 
 def _filled(call: RankCall) -> Iterator[RankValue]:
     """What a call fills with random numbers: a parameter, or all of a model's."""
-    if call.name.startswith(_INIT) and call.method in _DRAWS:
+    if call.name.startswith(_INIT) and call.method in DRAWS:
         yield from call.args[:1]
-    elif call.receiver is not None and call.method in _DRAWS:
+    elif call.receiver is not None and call.method in DRAWS:
         yield call.receiver
     elif call.receiver is not None and call.method == "apply" and call.args:
         functions = [thing.info for thing in call.args[0].things if thing.kind == "function"]
@@ -77,7 +86,7 @@ def _filled(call: RankCall) -> Iterator[RankValue]:
 
 def _draws(info: FunctionDefinition, depth: int = 3) -> bool:
     """Whether a function, or one of its file that it calls, fills what it is given."""
-    if not _DRAWS.isdisjoint(info.called()):
+    if not DRAWS.isdisjoint(info.called()):
         return True
     below = [info.module.functions.get(name) for name in info.called()]
     return depth > 0 and any(

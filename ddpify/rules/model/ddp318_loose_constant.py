@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ddpify.ranks import words
 from ddpify.ranks.events import Store
 from ddpify.ranks.model import RankThing
-from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.origins import RANDOM
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.shared.fields import fields_of
+from ddpify.rules.shared.fields import changed_later, read_in
 from ddpify.rules.shared.wrapped import Wrap, forwards, wraps
 
 _SENT: Final = ("torch.nn.",)  # parameters, and modules that hold some
+_ARRAYS: Final = ("torch.rand", "torch.normal", "numpy.random.permutation", "numpy.random.rand")
+_NUMBERS: Final = ("item", "tolist", "int", "float")
+_KEPT: Final = ("register_buffer", "register_parameter")
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -24,22 +27,47 @@ def lint(run: Run) -> Iterable[Finding]:
     for wrap in wraps(run) if drawn else ():
         for store in drawn if forwards(run, wrap) else ():
             owners = [thing for thing in store.base.things if thing in wrap.parts]
-            if store.order < wrap.call.order and any(_computes(one, store.key) for one in owners):
+            used = any(_computes(one, store.key) for one in owners)
+            if used and store.order < wrap.call.order and not _is_mended(run, store):
                 yield _finding(wrap, store)
 
 
 def _is_drawn(store: Store) -> bool:
-    """``self.proj = torch.randn(…)``, where the ranks draw different numbers."""
-    made = [thing for thing in store.value.things if thing.kind in ("result", "instance")]
-    sent = any(one.name.startswith(_SENT) or one.kind == "instance" for one in made)
-    return not store.element and store.value.has(RANDOM) and not sent
+    """``self.proj = torch.randn(…)``, where the ranks draw different numbers; no single one, which
+    may be a seed."""
+    things = store.value.things
+    sent = any(one.name.startswith(_SENT) or one.kind == "instance" for one in things)
+    single = any(one.call is not None and one.call.method in _NUMBERS for one in things)
+    made = (thing.call for thing in store.value.sources() if thing.kind == "result")
+    array = any(call is not None and call.args and call.name.startswith(_ARRAYS) for call in made)
+    return not store.element and store.value.has(RANDOM) and array and not sent and not single
 
 
 def _computes(owner: RankThing, name: str) -> bool:
-    """Whether a method other than the constructor reads it."""
-    classes: list[ClassDefinition] = owner.cls.mro() if owner.cls is not None else []
-    methods = (m for info in classes for key, m in info.methods.items() if key != "__init__")
-    return any(one.name == name and not one.is_set for m in methods for one in fields_of(m))
+    """Whether forward, or a method that it calls, reads it, and no other changes it."""
+    cls = owner.cls
+    return cls is not None and name in read_in(cls, "forward") - changed_later(cls)
+
+
+def _is_mended(run: Run, store: Store) -> bool:
+    """Whether it is a buffer by name, or something else is put there, or in it, later."""
+    owners, drawn = {*store.base.things}, {*store.value.things}
+    for other in run.stores:
+        if (
+            other is not store
+            and other.key == store.key
+            and not owners.isdisjoint(other.base.things)
+        ):
+            return True
+    for call in run.calls:
+        given = {t for value in call.given for t in value.things}
+        sent = call.method in words.COLLECTIVE_OPS and not drawn.isdisjoint(given)
+        own = call.receiver is not None and not owners.isdisjoint(call.receiver.things)
+        named = call.method in _KEPT and own and call.args and call.args[0].constant == store.key
+        filled = call.receiver.things if call.receiver and call.method.endswith("_") else ()
+        if sent or named or not drawn.isdisjoint(filled):
+            return True
+    return False
 
 
 def _finding(wrap: Wrap, store: Store) -> Finding:

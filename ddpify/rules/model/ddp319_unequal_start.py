@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Final
 
+from ddpify.python.libraries import is_known
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.events import Store
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.other_libraries import HOROVOD
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.gradients.clips import CLIPS
+from ddpify.rules.model.drawn import DRAWS, is_drawn
 from ddpify.rules.shared.averaged_by_hand import averagings, is_gradient
 from ddpify.rules.shared.seeds import Stream, stream
-from ddpify.rules.shared.wrapped import modules_of, wraps
+from ddpify.rules.shared.wrapped import modules_of, parts_of, wraps
 from ddpify.site import Site
 
 _OPTIMIZER: Final = f"{HOROVOD}DistributedOptimizer"
-# Calls after which weights are no more those that were drawn.
-_SETS: Final = frozenset(
-    "load_state_dict copy_ set_ share_memory from_pretrained vector_to_parameters".split()
-)
-_LOADS: Final = re.compile(r"load|pretrained|manual_seed")
-# What is given a model, or its parameters, and leaves the weights as they are.
-_READS: Final = ("torch.optim.", "torch.nn.utils.", "builtins.", "torch.nn.", _OPTIMIZER)
+# What gives something else than the weights of a model: outputs, another model.
+_ANOTHER: Final = frozenset("__call__ forward deepcopy copy".split())
+# What does nothing to weights; a constructor is read.
+_LEAVES: Final = CLIPS | frozenset("zero_grad requires_grad_ __call__ __init__ forward".split())
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -37,7 +38,7 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         seen.add(model)
         how, seeding = stream(run, made, words.TORCH)
-        if how is not Stream.SAME and _is_drawn(model) and not _is_made_equal(run, model):
+        if how is not Stream.SAME and is_drawn(model) and not _is_made_equal(run, model):
             yield _finding(made, call, how, seeding)
 
 
@@ -50,38 +51,53 @@ def _averaged(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
         yield from ((call, model) for model in models if model.kind in ("instance", "result"))
 
 
-def _is_drawn(model: RankThing) -> bool:
-    """Whether its weights are those that torch draws, as far as its making says."""
-    if model.kind == "result":
-        return model.name.startswith("torch.nn.")
-    classes = model.cls.mro() if model.cls is not None else []
-    own = model.cls is not None and model.cls.inherits("torch.nn.Module")
-    return own and not any(_LOADS.search(info.module.text(info.node)) for info in classes)
-
-
 def _is_made_equal(run: Run, model: RankThing) -> bool:
     """Whether weights may be sent to the other ranks, or set: by collectives, or unread code."""
-    for call in run.calls:
-        if call.name == f"{HOROVOD}broadcast_optimizer_state":
-            continue
-        receivers = () if call.receiver is None else (call.receiver,)
-        if not any(model in value.sources() for value in (*receivers, *call.given)):
-            continue
-        if call.method in _SETS and not any(map(is_gradient, receivers)):
-            return True
-        if call.name in words.COLLECTIVE_CALLS or call.name.startswith(words.DIST):
-            if not any(map(is_gradient, call.given)):
-                return True
-        elif _is_unread(call, model):
-            return True
-    return False
+    parts = frozenset(parts_of(model))
+    if any(_is_set(store, parts) for store in run.stores):
+        return True
+    return any(_may_set(run, call, parts) for call in run.calls)
 
 
-def _is_unread(call: RankCall, model: RankThing) -> bool:
-    """Whether a library that is not torch's is given the model itself."""
-    given = any(model in value.things for value in call.given)
-    foreign = call.target is None and call.receiver is None
-    return given and foreign and not call.name.startswith(_READS)
+def _is_set(store: Store, parts: frozenset[RankThing]) -> bool:
+    """``p.data = …``, ``state[name] = …``; not in a constructor, which is read."""
+    maker = store.function.owner if store.function is not None else None
+    of_model = maker is not None and maker.inherits("torch.nn.Module")
+    kept = store.key in ("grad", "requires_grad") or store.value.known
+    return not of_model and not kept and _are_weights(store.base, parts)
+
+
+def _are_weights(value: RankValue, parts: frozenset[RankThing]) -> bool:
+    """Whether a value is a model, its parameters or made of them; not gradients, nor outputs."""
+    sources = set(value.sources())
+    made = {thing.call.method for thing in sources if thing.call is not None}
+    return not parts.isdisjoint(sources) and made.isdisjoint(_ANOTHER) and not is_gradient(value)
+
+
+def _may_set(run: Run, call: RankCall, parts: frozenset[RankThing]) -> bool:
+    """Whether a call may set weights, or send them."""
+    receivers = () if call.receiver is None else (call.receiver,)
+    if call.method in _LEAVES or call.name == f"{HOROVOD}broadcast_optimizer_state":
+        return False
+    if not any(_are_weights(value, parts) for value in (*receivers, *call.given)):
+        return False
+    if call.name in words.COLLECTIVE_CALLS or call.name.startswith(words.DIST):
+        return True
+    if call.target is not None:
+        return call.target.place not in run.entered
+    if not is_known(call.name) and not receivers:
+        return True
+    loads = any(word in call.method for word in ("load", "pretrained", "vector_to"))
+    return loads or any(_are_weights(one, parts) for one in _filled(call))
+
+
+def _filled(call: RankCall) -> Iterator[RankValue]:
+    """The tensors that a call sets in place, but for random numbers and biases."""
+    filled = call.receiver if call.receiver is not None else (*call.args, None)[0]
+    sets = call.method.endswith("_") and not call.method.endswith("__")
+    drawn = call.method in DRAWS
+    if sets and not drawn and filled is not None and not text(filled.atoms[0]).endswith(".bias"):
+        yield filled
 
 
 def _asked_for(made: RankCall, call: RankCall) -> Site:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ddpify.ranks.model import RankThing
+from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
-from ddpify.rules.model.freezing import Freezing, freezings, is_partial
-from ddpify.rules.shared.fields import called
+from ddpify.rules.model.freezing import Freezing, freezings
+from ddpify.rules.shared.fields import called, read_elsewhere
 from ddpify.rules.shared.wrapped import PLAIN, Wrap, wraps
 from ddpify.site import Site
 
@@ -20,80 +20,92 @@ _BARE: Final = frozenset(
     CrossEntropyLoss NLLLoss KLDivLoss CosineSimilarity ReLU GELU Sigmoid Tanh Softmax LogSoftmax
     Dropout Flatten Identity float int bool""".split()
 )
+_ADDS: Final = frozenset(
+    "append extend add_module register_module register_parameter requires_grad_ apply".split()
+)
 # What is done with a model that puts nothing into it.
-_KEEP: Final = PLAIN - {
-    "append",
-    "extend",
-    "add_module",
-    "register_module",
-    "register_parameter",
-} | {
-    "__call__",
-    "forward",
-    "deepcopy",
-    "copy",
-    "DistributedDataParallel",
-}
-_HOLDS: Final = ("Parameter", "register_", "add_module", "setattr", "__getattr__")
+_KEEP: Final = PLAIN - _ADDS | frozenset(
+    "__call__ __init__ forward deepcopy copy numel nelement size element_size dim".split()
+)
+_READS: Final = ("builtins.", "torch.optim.", "torch.nn.parallel.", "torch.save")
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per wrapped model all of whose parameters are frozen, or that has none."""
-    changed = list(freezings(run))
+    changed = sorted(freezings(run), key=lambda one: one.where.order)
     for wrap in wraps(run):
-        if wrap.call.module.ours or "apex" in wrap.call.module.source.text or not wrap.inner:
+        if wrap.call.module.ours or wrap.by_apex or not wrap.inner or _is_minded(wrap):
             continue
         frozen = _frozen(run, wrap, changed)
-        if frozen is not None or all(map(_is_bare, wrap.inner)):
+        if frozen is not None or all(_is_bare(run, wrap, thing) for thing in wrap.inner):
             yield _finding(wrap, frozen)
+
+
+def _is_minded(wrap: Wrap) -> bool:
+    """``if any(p.requires_grad for p in model.parameters())``, or a ``try`` around it."""
+    asked = (guard.test for guard in wrap.call.guards)
+    return bool(wrap.call.swallows) or any(_is_of(wrap, test) for test in asked)
 
 
 def _frozen(run: Run, wrap: Wrap, changed: list[Freezing]) -> Site | None:
     """Where all that is wrapped was frozen, if nothing was unfrozen or put into it since."""
-    mine = [
-        one
-        for one in changed
-        if one.where.order < wrap.call.order
-        and (one.owners & wrap.parts or any(wrap.holds(owner) for owner in one.owners))
-    ]
+    before = [one for one in changed if one.where.order < wrap.call.order]
+    mine = [one for one in before if not one.owners or _is_of(wrap, one.value)]
     last = mine[-1] if mine else None
-    if last is None or last.on is not False or is_partial(wrap, last):
+    if last is None or last.on is not False or not _is_of_all(run, wrap, last):
         return None
     sure = all(guard in wrap.call.guards for guard in last.where.guards)
     sure = sure and not _may_gain(run, wrap, last.where.order)
     return last.where.site if sure and last.where.ranks == wrap.call.ranks else None
 
 
+def _is_of_all(run: Run, wrap: Wrap, change: Freezing) -> bool:
+    """``net.requires_grad_(False)``, or in each round of a loop over ``net.parameters()``."""
+    one, inner = change.where, set(wrap.inner)
+    if not inner.isdisjoint(change.value.things):
+        return True
+    loop = one.loops[-1] if one.loops else None
+    over = loop.over.things if loop is not None and loop.over is not None else ()
+    made = over[0].call if len(over) == 1 else None
+    if change.chosen or made is None or made.receiver is None:
+        return False
+    left = any(exit.loops[-1:] == (loop,) for exit in run.exits)
+    whole = not inner.isdisjoint(made.receiver.things)
+    return whole and not left and made.method in ("parameters", "named_parameters")
+
+
 def _may_gain(run: Run, wrap: Wrap, since: int) -> bool:
     """Whether the model may have got another layer before the wrap: ``net.fc = nn.Linear(…)``."""
     end = wrap.call.order
-    stores = (s for s in run.stores if since < s.order < end and s.key != "requires_grad")
-    if any(wrap.holds(thing) for store in stores for thing in store.base.things):
+    stores = (s for s in run.stores if since < s.order < end and not s.value.known)
+    if any(_is_of(wrap, store.base) for store in stores):
         return True
-    calls = (c for c in run.calls if since < c.order < end and c.method not in _KEEP)
-    return any(
-        wrap.holds(thing)
-        for call in calls
-        for value in (call.receiver, *call.given)
-        for thing in (value.things if value is not None else ())
-        if call.target is None
-    )
+    for call in (c for c in run.calls if since < c.order < end and c.method not in _KEEP):
+        read = call.name.startswith(_READS) and call.method != "setattr"
+        if read or (call.target is not None and call.target.place in run.entered):
+            continue
+        given = (*call.given, *((call.receiver,) if call.receiver is not None else ()))
+        if any(_is_of(wrap, value) for value in given):
+            return True
+    return False
 
 
-def _is_bare(thing: RankThing) -> bool:
-    """Whether an object is of a class whose text shows that nothing in it has parameters."""
+def _is_of(wrap: Wrap, value: RankValue) -> bool:
+    """Whether a value is the model, a part of it, or was made from one."""
+    return any(map(wrap.holds, value.sources()))
+
+
+def _is_bare(run: Run, wrap: Wrap, thing: RankThing) -> bool:
+    """Whether an object keeps numbers and losses alone, as the constructors of its class say, and
+    nobody puts anything else into it."""
     call, cls = thing.call, thing.cls
     if cls is None or call is None or cls.external_bases() != {"torch.nn.Module"}:
         return False
-    if any(value.things for value in call.given):
+    if any(value.things for value in call.given) or cls.method("__getattr__") is not None:
         return False
-    for info in cls.mro():
-        if any(word in info.module.text(info.node) for word in _HOLDS):
-            return False
-        made = info.methods.get("__init__")
-        if made is not None and not called(made) <= _BARE:
-            return False
-    return True
+    made = [info.methods["__init__"] for info in cls.mro() if "__init__" in info.methods]
+    plain = all(called(one) <= _BARE and not read_elsewhere(one) for one in made)
+    return plain and not _may_gain(run, wrap, call.order)
 
 
 def _finding(wrap: Wrap, frozen: Site | None) -> Finding:

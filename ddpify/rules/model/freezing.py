@@ -20,6 +20,13 @@ class Freezing:
     on: bool | None
     chosen: bool  # by a condition on the parameter: not all of them
 
+    @property
+    def value(self) -> RankValue:
+        """What is frozen or unfrozen: a model, a part of it, a parameter."""
+        base = self.where.base if isinstance(self.where, Store) else self.where.receiver
+        assert base is not None
+        return base
+
 
 def is_partial(wrap: Wrap, change: Freezing) -> bool:
     return change.chosen or not _whole(wrap, change)

@@ -11,7 +11,7 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
-from ddpify.rules.shared.wrapped import modules_of
+from ddpify.rules.shared.wrapped import Wrap, modules_of
 
 _REDUCES: Final = (f"{words.DIST}all_reduce", f"{words.DIST}all_reduce_coalesced")
 # What makes one tensor of many, or another view of one.
@@ -19,6 +19,7 @@ _SHAPED: Final = frozenset(
     "flatten view reshape cat stack clone contiguous _flatten_dense_tensors ravel to float".split()
 )
 _DEEP: Final = 4
+_SCALES: Final = frozenset("div_ mul_ divide_ multiply_ true_divide_ copy_".split())
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,17 @@ def _averagings(run: Run) -> Iterator[Averaging]:
         models = frozenset(t for t in modules_of(given) if t.kind in ("instance", "result"))
         if models and is_gradient(given):
             yield Averaging(call, models)
+
+
+def rescaled(run: Run, wrap: Wrap) -> bool:
+    """Whether a program sets or scales the gradients of a wrapped model itself."""
+    given = [s.base for s in run.stores if s.key == "grad" and not s.value.known]
+    given += [
+        c.receiver
+        for c in run.methods(*_SCALES)
+        if c.receiver is not None and is_gradient(c.receiver)
+    ]
+    return any(wrap.covers(thing) for value in given for thing in modules_of(value))
 
 
 def is_gradient(value: RankValue, depth: int = _DEEP) -> bool:

@@ -16,6 +16,8 @@ from ddpify.site import Site
 
 _HOLDERS = CONTAINERS | {"torch.nn.ParameterList", "torch.nn.ParameterDict"}
 
+_DESCRIBES = frozenset("shape size dtype device ndim dim numel".split())  # not what is in a tensor
+
 
 @dataclass(frozen=True)
 class ClassField:
@@ -79,6 +81,47 @@ def called(method: FunctionDefinition) -> set[str]:
     """The last names of what a method calls."""
     calls = (node.func for node in ast.walk(method.node) if isinstance(node, ast.Call))
     return {*map(last_name, calls)}
+
+
+def read_in(cls: ClassDefinition, method: str, seen: frozenset[str] = frozenset()) -> set[str]:
+    """The attributes of ``self`` whose values a method reads, by itself or in methods it calls."""
+    info = cls.method(method)
+    if info is None or method in seen:
+        return set()
+    nodes = [node for node in ast.walk(info.node) if isinstance(node, ast.Attribute)]
+    described = {node.value for node in nodes if node.attr in _DESCRIBES}
+    found = {own(node) for node in nodes if node not in described}
+    below = (read_in(cls, name, seen | {method}) for name in found if cls.method(name))
+    return found.union(*below)
+
+
+def changed_later(cls: ClassDefinition) -> set[str]:
+    """The attributes of ``self`` that a method other than the constructor sets or writes into."""
+    methods = (m for info in cls.mro() for name, m in info.methods.items() if name != "__init__")
+    return {name for method in methods for node in ast.walk(method.node) for name in _changed(node)}
+
+
+def _changed(node: ast.AST) -> Iterator[str]:
+    """``self.x = …``, ``self.x[i] = …``, ``self.x.copy_(…)``."""
+    stored = isinstance(getattr(node, "ctx", None), ast.Store)
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and stored:
+        yield own(node.value if isinstance(node, ast.Subscript) else node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield own(node.func.value) if node.func.attr.endswith("_") else ""
+
+
+def read_elsewhere(method: FunctionDefinition) -> set[str]:
+    """The names and attributes of its object that a method reads, but neither sets nor is given:
+    those of its file or class. Not what it imports or calls."""
+    nodes = list(ast.walk(method.node))
+    called_here = {node.func for node in nodes if isinstance(node, ast.Call)}
+    known = {node.arg for node in nodes if isinstance(node, ast.arg)} | {*method.module.imports}
+    names = [node for node in nodes if isinstance(node, ast.Name) and node not in called_here]
+    set_here = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    fields = fields_of(method)
+    kept_here = {one.name for one in fields if one.is_set}
+    read = {one.name for one in fields if not one.is_set} - kept_here - called(method)
+    return ({node.id for node in names} - set_here - known) | read
 
 
 def own(node: ast.AST) -> str:

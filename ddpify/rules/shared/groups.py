@@ -52,7 +52,7 @@ def _foreign(shared: Collective) -> Complaint | None:
     value = shared.given("group")
     for name in _ROOTS:
         root = shared.given(name)
-        number = root.constant if root is not None else None
+        number = root.constant if root is not None and not root.by_rank else None
         if value is None or not isinstance(number, int) or shared.given(f"group_{name}"):
             continue
         made = [thing.call for thing in value.things if thing.name == _MADE and thing.call]

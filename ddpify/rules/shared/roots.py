@@ -7,7 +7,7 @@ from typing import Final
 from ddpify.ranks import sizes
 from ddpify.ranks.collective import Collective
 from ddpify.rules.shared.complaints import Complaint
-from ddpify.rules.shared.lengths import is_given, length
+from ddpify.rules.shared.lengths import is_given, length, stays
 
 # The list that the root alone gives, and the parameter that says who that is.
 _ROOTED: Final = {
@@ -29,6 +29,9 @@ def wrong(shared: Collective) -> Complaint | None:
     """What is wrong with the lists of a call, if anything is."""
     call = shared.call
     if shared.functional or call.method not in _OF_ALL:
+        return None
+    given = shared.node(_OF_ALL[call.method])
+    if given is not None and not stays(call, given):
         return None
     return _misplaced(shared) or _uneven(shared)
 
