@@ -16,7 +16,8 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, changed
-from ddpify.rules.shared.meetings import early_reads, early_uses
+from ddpify.rules.shared.early_folders import early_uses
+from ddpify.rules.shared.meetings import early_reads
 from ddpify.rules.shared.named_files import named_alike, read_files, written_files
 from ddpify.rules.shared.rank_zero import waits
 from ddpify.settings import Settings

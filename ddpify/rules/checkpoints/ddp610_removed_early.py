@@ -9,14 +9,16 @@ from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.folders import made, removed, spelled, within
-from ddpify.rules.shared.meetings import early_uses, overtakes, reads, waited_for
+from ddpify.rules.shared.early_folders import early_uses
+from ddpify.rules.shared.exclusion import excludes
+from ddpify.rules.shared.folders import removed, spelled, within
+from ddpify.rules.shared.meetings import overtakes, reads, waited_for
 from ddpify.rules.shared.outputs import caught, checkpoints, files, own
 
 
 @dataclass(frozen=True)
 class FileUse:
-    """A call that reads a file, or writes one or makes a folder (``writes``)."""
+    """A call that reads a file, or writes one."""
 
     call: RankCall
     path: RankValue
@@ -50,7 +52,6 @@ def _uses(run: Run) -> Iterator[FileUse]:
     for write in (*files(run), *checkpoints(run)):
         if write.path is not None and not caught(write.call):
             yield FileUse(write.call, write.path, True)
-    yield from (FileUse(c, p, True) for c in run.calls if (p := made(c)) and not caught(c))
 
 
 def _meets_removal(run: Run, removal: RankCall, path: RankValue, use: FileUse) -> bool:
@@ -58,21 +59,13 @@ def _meets_removal(run: Run, removal: RankCall, path: RankValue, use: FileUse) -
     rank = ALL & ~removal.ranks
     if not use.call.ranks & rank or not within(use.path, path, rank - 1):
         return False
-    if _excluded(removal, use.call):
+    earlier = use.call.order < removal.order
+    if excludes(run, *((use.call, removal) if earlier else (removal, use.call))):
         return False
-    if use.call.order < removal.order:
+    if earlier:
         ended = waited_for(run, use.call, removal)
         return not ended and overtakes(run, use.call, removal, rank)
     return use.writes and overtakes(run, removal, use.call)
-
-
-def _excluded(a: RankCall, b: RankCall) -> bool:
-    """Whether the two are in different arms of one condition that does not ask for the rank."""
-    return any(
-        guard.node is other.node and guard.holds is not other.holds and not guard.test.by_rank
-        for guard in a.guards
-        for other in b.guards
-    )
 
 
 RULE = Rule(

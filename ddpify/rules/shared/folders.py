@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import TEXT, Symbol
+from ddpify.ranks.words import FILE_TESTS, PATH_TESTS
 
 # Calls whose result is the path of what they are given, one part after the other.
 _JOINS: Final = frozenset({"os.path.join", "pathlib.Path", "pathlib.PurePath"})
@@ -25,6 +26,7 @@ _LISTS: Final = {
 _OF_PATHS: Final = frozenset({"glob", "rglob", "iterdir"})
 _REMOVES: Final = {name: "path" for name in "os.remove os.unlink os.rmdir shutil.rmtree".split()}
 _REMOVING: Final = frozenset({"unlink", "rmdir"})
+_SAME: Final = frozenset({"resolve", "absolute", "expanduser"})  # methods of a path
 _HOLE: Final = re.compile(r"\{\}")  # those that are filled in order
 _DEPTH: Final = 12
 
@@ -48,6 +50,13 @@ def listed(call: RankCall) -> RankValue | None:
     if call.name in _LISTS:
         return call.arg(0, _LISTS[call.name])
     return _path(call, _OF_PATHS)
+
+
+def looked_for(call: RankCall) -> RankValue | None:
+    """The path of which a call asks if it is there."""
+    if call.name in FILE_TESTS:
+        return call.arg(0, "path")
+    return _path(call, PATH_TESTS)
 
 
 def _path(call: RankCall, methods: frozenset[str]) -> RankValue | None:
@@ -89,12 +98,36 @@ def _spelled(atom: Any, known: Mapping[str, RankThing], rank: int, depth: int) -
     elif depth and thing is not None and thing.call is not None and _is_joined(thing.call):
         for number, value in enumerate(_parts(thing.call)):
             yield "/" if number else ""
-            inner = {f"{one.name}@{id(one)}": one for one in value.sources()}
-            yield from _spelled(value.atoms[rank], {**known, **inner}, rank, depth - 1)
+            yield from _of_value(value, known, rank, depth)
     elif depth and thing is not None and thing.call is not None and _is_form(thing.call):
-        yield from _filled(thing.call, known, rank, depth - 1)
+        yield from _filled(thing.call, known, rank, depth)
+    elif depth and thing is not None and thing.call is not None and _is_parent(thing.call):
+        yield _parent(_of_value(thing.call.args[0], known, rank, depth))
+    elif depth and atom.key.endswith(".parent") and (own := _owner(atom, known)) is not None:
+        yield _parent(_spelled(own, known, rank, depth - 1))
     else:
         yield f"<{atom.key}>"
+
+
+def _of_value(
+    value: RankValue, known: Mapping[str, RankThing], rank: int, depth: int
+) -> Iterator[str]:
+    inner = {f"{one.name}@{id(one)}": one for one in value.sources()}
+    yield from _spelled(value.atoms[rank], {**known, **inner}, rank, depth - 1)
+
+
+def _owner(atom: Symbol, known: Mapping[str, RankThing]) -> Symbol | None:
+    """``path`` of ``path.parent``."""
+    key = atom.key.removesuffix(".parent")
+    return Symbol(key) if key in known else None
+
+
+def _is_parent(call: RankCall) -> bool:
+    return call.name == "os.path.dirname" and len(call.args) == 1
+
+
+def _parent(parts: Iterator[str]) -> str:
+    return "".join(parts).rpartition("/")[0]
 
 
 def _is_form(call: RankCall) -> bool:
@@ -109,17 +142,17 @@ def _filled(call: RankCall, known: Mapping[str, RankThing], rank: int, depth: in
     for text, value in zip_longest(_HOLE.split(str(form)), call.args):
         yield text
         if value is not None:
-            inner = {f"{one.name}@{id(one)}": one for one in value.sources()}
-            yield from _spelled(value.atoms[rank], {**known, **inner}, rank, depth)
+            yield from _of_value(value, known, rank, depth)
 
 
 def _is_joined(call: RankCall) -> bool:
     """Whether a call gives a path of its arguments."""
     if call.name in _ALIKE:
         return len(call.args) == 1
-    return not call.star and (call.name in _JOINS or call.method == "joinpath")
+    same = call.method in _SAME and call.name.startswith("pathlib.")
+    return not call.star and (same or call.name in _JOINS or call.method == "joinpath")
 
 
 def _parts(call: RankCall) -> tuple[RankValue, ...]:
-    own = call.method == "joinpath" and call.receiver is not None
-    return (call.receiver, *call.args) if own and call.receiver is not None else call.args
+    own = (call.receiver,) if call.receiver is not None and call.name not in _JOINS else ()
+    return (*own, *call.args)

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankValue
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import same, spread
+from ddpify.ranks.values import same
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
-from ddpify.rules.shared.folders import made, within
+from ddpify.rules.shared.exclusion import excludes
+from ddpify.rules.shared.folders import listed, looked_for
 from ddpify.rules.shared.outputs import (
     MOVES,
     OPENS,
@@ -43,6 +44,7 @@ READS = {
 }
 # After these nobody has waited for rank 0: only the receiving rank does.
 _ONE_WAY = frozenset({"reduce", "gather", "gather_object", "new_group", "destroy_process_group"})
+_RECEIVES = frozenset("recv irecv recv_object_list batch_isend_irecv".split())
 _IN_TURN = frozenset({"main_process_first", "local_main_process_first", "rank_zero_first"})
 _WAITS = frozenset({"wait_for_everyone", "barrier"})
 _ASKS = re.compile(r"\b(?:exists|isfile|is_file)\(")
@@ -63,53 +65,37 @@ def early_reads(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
         early = [
             write
             for write, where in written
-            if write.order < call.order
-            and one_path(where, path)
-            and not _excludes(run, write, call)
+            if write.order < call.order and one_path(where, path) and not excludes(run, write, call)
         ]
         if early and overtakes(run, early[-1], call) and not _asked(run, early[-1], call, path):
             yield call, early[-1]
 
 
-def early_uses(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
-    """(write, making): other ranks may write into a folder before one rank has made it."""
-    dirs = [(call, path) for call in run.calls if (path := made(call)) is not None]
-    alone = [one for one in dirs if one[0].ranks in (RANK0, RANK1)]
-    for write in (*files(run), *checkpoints(run)) if alone else ():
-        path, call = write.path, write.call
-        if path is None or call.method == "save_pretrained" or caught(call):
-            continue
-        before = [(one, folder) for one, folder in dirs if one.order < call.order]
-        for making, folder in before:
-            rank = RANK1 if making.ranks == RANK0 else RANK0
-            if making.ranks == ALL or not within(path, folder, rank - 1):
-                continue
-            there = any(
-                (o.ranks & rank or not overtakes(run, o, call)) and within(path, other, rank - 1)
-                for o, other in before
-            )
-            if not there and not _excludes(run, making, call):
-                yield call, making
-                break
-
-
 def waited_for(run: Run, first: RankCall, second: RankCall) -> bool:
     """Whether any collective of all ranks stands between: also one rank alone may wait in it."""
-    between = (c for c in run.calls if c.everywhere and first.order < c.order < second.order)
-    return any(collective(c) is not None or _meets(c) for c in between)
+    return any(
+        (c.everywhere and (collective(c) is not None or _meets(c)))
+        or (c.ranks & second.ranks and (_receives(c) or (polls(c) and _looks_up(c))))
+        for c in _between(run, first, second)
+    )
 
 
-def _excludes(run: Run, a: RankCall, b: RankCall) -> bool:
-    """Whether the ranks agree which of two calls they make, and meet to ask: `if broadcast(x):`."""
-    tests = [
-        guard.site
-        for guard in a.guards
-        for other in b.guards
-        if guard.node is other.node and guard.holds is not other.holds and not spread(guard.test)
-    ]
-    meeting = (call for call in run.calls if call.everywhere and _meets(call))
-    places = [one.site for call in meeting for one in (call, *call.stack)] if tests else []
-    return any(place.within(test) for test in tests for place in places)
+def _between(run: Run, first: RankCall, second: RankCall) -> Iterator[RankCall]:
+    return (call for call in run.calls if first.order < call.order < second.order)
+
+
+def _looks_up(call: RankCall) -> bool:
+    return looked_for(call) is not None or listed(call) is not None
+
+
+def _receives(call: RankCall) -> bool:
+    """Whether one rank waits there for what another sends, or puts into a store."""
+    if call.name.startswith(DIST) and call.method in _RECEIVES:
+        return True
+    stores = call.receiver.sources() if call.receiver is not None else ()
+    return call.method in ("wait", "get") and any(
+        thing.name.startswith(DIST) and thing.name.lower().endswith("store") for thing in stores
+    )
 
 
 def goes_first(call: RankCall) -> bool:
@@ -165,6 +151,8 @@ def overtakes(run: Run, first: RankCall, second: RankCall, ranks: int = ALL) -> 
     together = (call.order for call in run.calls if call.everywhere and _meets(call))
     if any(first.order < order < second.order for order in together):
         return False
+    if any(_receives(c) and c.ranks & others for c in _between(run, first, second)):
+        return False
     before = bisect_left(_meetings(run, ranks), first.order)
     return bisect_left(_meetings(run, others), second.order) <= before
 
@@ -212,12 +200,12 @@ def _asked(run: Run, write: RankCall, read: RankCall, path: RankValue) -> bool:
     return any(
         write.order < call.order < read.order and one_path(path, call.args[0])
         for call in run.calls
-        if call.args and (moved or not _polls(call))
+        if call.args and (moved or not polls(call))
         if call.name in FILE_TESTS or (moved and _looks(call))
     )
 
 
-def _polls(call: RankCall) -> bool:
+def polls(call: RankCall) -> bool:
     """``while not os.path.exists(path):``"""
     loops = (node for node in ast.walk(scope(call)) if isinstance(node, ast.While))
     return any(one is call.node for loop in loops for one in ast.walk(loop.test))
