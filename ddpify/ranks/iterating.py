@@ -13,7 +13,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import NONE, Many, constant, differs, holders, merge, spread, symbol
+from ddpify.ranks.values import NONE, Many, constant, differs, holders, merge, spread, symbol, turn
 
 MAX_UNROLLED, MAX_WORDS = 6, 4
 
@@ -126,7 +126,7 @@ def _of_builtin(m: RankMachine, f: RankFrame, made: RankThing, loop: RankLoop) -
     call = made.call
     assert call is not None
     if made.name == "builtins.enumerate" and call.args:
-        number = symbol(f"index@{loop.site}")
+        number = turn(f"index@{loop.site}")
         item = element(m, f, call.args[0], loop)
         return RankValue(number.atoms, items=(number, item))
     if made.name == "builtins.zip" and call.args:
@@ -136,8 +136,7 @@ def _of_builtin(m: RankMachine, f: RankFrame, made: RankThing, loop: RankLoop) -
         )
     if made.name in ("builtins.range", "itertools.count"):
         origins = frozenset(o for arg in call.args for o in arg.origins)
-        one = symbol(f"element@{loop.site}")
-        return RankValue(one.atoms, (), one.deps, origins)
+        return replace(turn(f"element@{loop.site}"), origins=origins)
     if made.name.endswith(".items") and call.receiver is not None and call.receiver.keys:
         pairs = call.receiver.keys
         names = [constant(name) for name, _ in pairs]

@@ -17,7 +17,7 @@ from ddpify.ranks.paths import ROUNDS
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.rounds import Round, run_rounds
 from ddpify.ranks.trace import Repeat, Split, ends
-from ddpify.ranks.values import merge, same, symbol
+from ddpify.ranks.values import merge, same, turn
 
 NOBODY: frozenset[Origin] = frozenset()
 BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
@@ -75,7 +75,7 @@ def _forget(m: RankMachine, f: RankFrame, node: LoopNode) -> None:
     for name in changed(f.module, node):
         value = f.names.get(name)
         if value is not None and value.known and same(*value.atoms) and not value.things:
-            one = symbol(f"{name}@{f.module.path}:{node.lineno}")
+            one = turn(f"{name}@{f.module.path}:{node.lineno}")
             m.write(f.names, name, replace(value, atoms=one.atoms))
 
 

@@ -11,7 +11,7 @@ from ddpify.python.words import OWN_FILES
 from ddpify.ranks import sizes
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import COMPUTED, DATA, IDENTITY, TEXT, Origin, Symbol
-from ddpify.ranks.values import Made, differs, gathered, spread, text
+from ddpify.ranks.values import Made, counts, differs, gathered, spread, text
 
 
 def power(a: Any, b: Any) -> Any:
@@ -104,6 +104,8 @@ def _binary(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
             )
         except Exception:  # arithmetic of the user's constants may fail
             return Symbol(f"{x}{name}{y}")
+    if counts(x) or counts(y):
+        return Symbol(f"({text(x)}{name}{text(y)})", (name, x, y))
     # An unknown number of other nodes or of processes on this one: one node with two is read.
     if differs(a) and a.known and not differs(b) and name in ("Add", "Sub", "Mod", "Mult"):
         return x

@@ -20,7 +20,7 @@ from ddpify.ranks.modules import FunctionDefinition, class_info, note_import
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import ABORT, LEAVING, RAISE, Inline, first
-from ddpify.ranks.values import constant, same, spread, symbol
+from ddpify.ranks.values import constant, same, spread, symbol, turn
 
 
 def execute(m: RankMachine, f: RankFrame, body: list[ast.stmt]) -> None:
@@ -60,7 +60,7 @@ def _aug_assign(m: RankMachine, f: RankFrame, node: ast.AugAssign) -> None:
     value = operation(m, f, binary, old, m.evaluate(f, node.value))
     if value.known and same(*value.atoms) and m.here.loops:
         value = replace(
-            value, atoms=symbol(f"{ast.unparse(node.target)}@{f.module.site(node)}").atoms
+            value, atoms=turn(f"{ast.unparse(node.target)}@{f.module.site(node)}").atoms
         )
     assigning.assign(m, f, node.target, _in_place(f, node, old, value))
 

@@ -21,6 +21,10 @@ class Maybe(Symbol):
     """None or an object: which of both is the same on all ranks."""
 
 
+class Turn(Symbol):
+    """A number that is another one in each round of a loop."""
+
+
 @dataclass(frozen=True)
 class Many(Symbol):
     """A list that was written out or comprehended; ``number``: how many elements it began with."""
@@ -60,6 +64,17 @@ def symbol(key: str, *parts: RankValue) -> RankValue:
     """An unknown value, computed from others."""
     one = Symbol(key)
     return RankValue((one, one), (), *gathered(parts))
+
+
+def turn(key: str) -> RankValue:
+    """A number that a loop counts."""
+    one = Turn(key)
+    return RankValue((one, one))
+
+
+def counts(atom: Any) -> bool:
+    """Whether a number is computed from one that a loop counts."""
+    return isinstance(atom, Turn) or (isinstance(atom, Symbol) and any(map(counts, atom.parts)))
 
 
 def of(thing: RankThing, *parts: RankValue) -> RankValue:

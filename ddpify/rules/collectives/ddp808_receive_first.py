@@ -73,7 +73,8 @@ def _receives(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     for _, group in groupby(messages, key=lambda c: (c.stack, c.loops, c.function)):
         first, *rest = list(group)
         source = first.arg(1, "src")
-        if first.name != _RECEIVE or not first.everywhere or source is None:
+        apart = any(guard.test.by_rank for guard in first.conditions)
+        if first.name != _RECEIVE or not first.everywhere or source is None or apart:
             continue
         if source.by_rank and rest and rest[0].name == _SEND and rest[0].everywhere:
             yield first, rest[0]

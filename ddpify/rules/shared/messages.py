@@ -18,6 +18,7 @@ from ddpify.ranks.model import RankCall, RankLoop
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
+from ddpify.rules.shared.overlooked import out_of_turn, overlooked
 
 # Method: whether it sends, whether it waits for the other side, and the positions of peer and tag.
 _TORCH: Final = {
@@ -36,6 +37,7 @@ _NOT_FOLLOWED: Final = frozenset(
     "batch_isend_irecv send_object_list recv_object_list sendrecv Sendrecv Sendrecv_replace bsend"
     " Bsend rsend Rsend probe Probe mprobe iprobe Iprobe Send_init Recv_init".split()
 )
+_NAMES: Final = frozenset((*_TORCH, *_MPI))
 _ANY: Final = frozenset({"mpi4py.MPI.ANY_SOURCE", "mpi4py.MPI.ANY_TAG"})
 MAX_MESSAGES = 400
 _ROUNDS = (3, 5)  # what a number of rounds that is not known is taken for, one after the other
@@ -72,6 +74,8 @@ def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
     not known; nothing if one is not understood. ``meeting``: with the collectives of all ranks."""
     calls = [call for call in run.calls if _kind(call) is not None]
     if not calls or not run.complete or any(map(_is_beyond, run.calls)):
+        return []
+    if out_of_turn(run, calls) or overlooked(run, _NAMES, not all(map(of_torch, calls))):
         return []
     if meeting:
         calls = [call for call in run.calls if _kind(call) is not None or _meets(call)]

@@ -1,0 +1,88 @@
+"""Messages that the reader did not come to, or not in the turn in which they are exchanged."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+from ddpify.ranks import words
+from ddpify.ranks.model import RankCall
+from ddpify.ranks.modules import FunctionNode, Module
+from ddpify.ranks.run import Run
+from ddpify.rules.shared.syntax import dotted, parents, scope
+from ddpify.rules.shared.written import holds
+
+_LATER: Final = ("threading.Thread", "atexit.register", "signal.signal")
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def out_of_turn(run: Run, calls: list[RankCall]) -> bool:
+    """Whether one is made on a thread or at the end, or as often as a comprehension says."""
+    later = {one.node for one in run.named(*_LATER)}
+    way = {one for call in calls for one in call.way}
+    return any(one.node in later or _is_in_comprehension(one) for one in way)
+
+
+def _is_in_comprehension(call: RankCall) -> bool:
+    return any(
+        isinstance(node, _COMPREHENSIONS) and holds(node, call.node)
+        for node in ast.walk(scope(call))
+    )
+
+
+def overlooked(run: Run, methods: frozenset[str], others: bool) -> bool:
+    """Whether one of these functions is handed on (``Thread(target=dist.recv)``), or called in a
+    function that was not come to and may be called by something else: a hook, a data set.
+
+    ``others``: a method of an unknown object may be one of them, too.
+    """
+    modules = [module for module in run.modules.values() if not module.ours]
+    named = {name for module in modules for name in _mentioned(module.tree)}
+    for module in modules:
+        above = parents(module.tree)
+        for node in _messages(module, methods, others):
+            holder = above[node]
+            called = isinstance(holder, ast.Call) and holder.func is node
+            around = _around(node, above)
+            function = next((one for one in around if isinstance(one, _FUNCTIONS)), None)
+            if function is None or (module.path, function.lineno) in run.entered:
+                if not called:
+                    return True
+            elif not named.isdisjoint(_names(around)):
+                return True
+    return False
+
+
+def _messages(module: Module, methods: frozenset[str], others: bool) -> Iterator[ast.expr]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            name = dotted(module, node) or ""
+            unknown = others and not name and isinstance(node, ast.Attribute)
+            if name in {f"{words.DIST}{one}" for one in methods} or (
+                unknown and isinstance(node, ast.Attribute) and node.attr in methods
+            ):
+                yield node
+
+
+def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> list[ast.AST]:
+    """The functions and classes in which it stands, innermost first."""
+    found = []
+    while node in above:
+        node = above[node]
+        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            found.append(node)
+    return found
+
+
+def _names(around: list[ast.AST]) -> set[str]:
+    return {getattr(one, "name", "") for one in around}
+
+
+def _mentioned(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
