@@ -63,13 +63,15 @@ def _finding(call: RankCall, loop: RankLoop, cut: Site | None, own: Site | None)
 
 
 def _own_file(run: Run, loop: RankLoop) -> Site | None:
-    """Where the samples of a loop over a loader were read from a file that the rank names."""
+    """Where the samples of a loop over a loader were read from a file that the rank names, and
+    are all taken."""
+    cut = {thing for value in run.cut for thing in value.sources()}
     if loop.over is None or _sampled(loop.over) or _ends_early(run, loop):
         return None
     for value in _fed(run, loop.over):
         for loader in (thing for thing in value.things if thing.name == words.LOADER):
             dataset = dataset_of(loader)
-            for thing in held(dataset) if dataset is not None else ():
+            for thing in held(dataset) - cut if dataset is not None else ():
                 if thing.call is not None and _reads_own(thing, thing.call):
                     return thing.call.site
     return None
@@ -91,7 +93,8 @@ def _names_rank(path: RankValue) -> bool:
 
 def _ends_early(run: Run, loop: RankLoop) -> bool:
     """Whether a number of rounds may end it, too."""
-    return any(one.kind == "break" and one.loops[-1:] == (loop,) for one in run.exits)
+    breaks = (e for e in run.exits if e.kind == "break" and e.loops[-1:] == (loop,))
+    return any(not any(guard.test.local for guard in one.guards) for one in breaks)
 
 
 def _strided(run: Run, loop: RankLoop) -> Site | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import IDENTITY, PART, STRIDE
+from ddpify.ranks.origins import IDENTITY, LOCAL_RANK, PART, STRIDE
 from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.ranks.sizes import Sized
@@ -15,6 +15,7 @@ from ddpify.rules.examples.feeds import DEALT_TWICE, PREPARED, PREPARED_ALONE
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.accelerators import deals_otherwise
 from ddpify.rules.shared.feeds import dealt_by
+from ddpify.rules.shared.fields import read_in
 from ddpify.site import Site
 
 _SUBSET = "torch.utils.data.Subset"
@@ -57,6 +58,9 @@ def lint(run: Run) -> Iterable[Finding]:
 def _part_of_rank(sampler: RankCall) -> Site | None:
     """Where what a sampler of all ranks deals was taken by the rank's number."""
     dataset, replicas = sampler.arg(0, "dataset"), sampler.arg(1, "num_replicas")
+    rank = sampler.arg(2, "rank")
+    if rank is not None and rank.has(LOCAL_RANK):
+        return None  # of its node
     of_all = replicas is None or replicas.constant is None or isinstance(replicas.atoms[0], Sized)
     if dataset is None or not of_all or (replicas is not None and not replicas.known):
         return None
@@ -64,7 +68,12 @@ def _part_of_rank(sampler: RankCall) -> Site | None:
         indices = thing.call.arg(1, "indices") if thing.call is not None else None
         if thing.name == _SUBSET and indices is not None and _is_by_rank(indices):
             return thing.site
-    held = [value for thing in dataset.things if thing.cls for value in thing.attrs.values()]
+    held = [
+        value
+        for thing in dataset.things
+        for name, value in (thing.attrs.items() if thing.cls is not None else ())
+        if thing.cls is not None and name in read_in(thing.cls, "__getitem__")
+    ]
     origins = (origin for value in (dataset, *held) for origin in value.origins)
     return next((one.site for one in origins if one.what in (PART, STRIDE)), _listed(dataset))
 

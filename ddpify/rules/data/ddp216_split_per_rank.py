@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.python.choices import library_drawn
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
@@ -86,21 +86,28 @@ def _made(call: RankCall) -> set[RankThing]:
 
 def _is_parted(run: Run, call: RankCall) -> bool:
     """Whether a list is shuffled of which each rank takes its part: one that no call has made."""
-    keys = [text(atom) for atom in call.args[0].atoms] if call.args else []
+    keys = _keys(call.args[0]) if call.args else []
     later = (whole for order, whole in run.parted if order > call.order)
     in_place = call.method in _IN_PLACE
-    return in_place and any(keys == [text(atom) for atom in one.atoms] for one in later)
+    return in_place and any(keys == _keys(one) for one in later)
+
+
+def _keys(value: RankValue) -> list[str]:
+    return [text(atom) for atom in value.atoms]
 
 
 def _agreed(run: Run, call: RankCall) -> bool:
     """Whether the order is told to the other ranks after it is drawn, before it is dealt."""
-    made = _made(call)
-    parted = (order for order, whole in run.parted if not made.isdisjoint(whole.sources()))
+    made, keys = _made(call), _keys(call.args[0]) if call.args else []
+    parted = (order for order, _ in run.parted)
     dealt = max((*parted, *(sampler.order for sampler in run.named(words.SAMPLER))), default=0)
     for other in run.calls:
         told = call.order < other.order < dealt and other.method in words.AGREEING_OPS
         told = told and other.asked.method != "distributed_sampler"  # tells its length alone
-        if told and any(not made.isdisjoint(value.sources()) for value in other.given):
+        if told and any(not made.isdisjoint(v.sources()) or _keys(v) == keys for v in other.given):
+            return True
+        ordered = other.receiver if other.method == "sort" else None
+        if call.order < other.order < dealt and ordered is not None and _keys(ordered) == keys:
             return True
     return False
 

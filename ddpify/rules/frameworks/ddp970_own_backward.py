@@ -21,6 +21,7 @@ from ddpify.rules.shared.accelerators import (
     things_of,
     within,
 )
+from ddpify.rules.shared.wrapped import live
 
 _SCALED: Final = ("16-mixed", "16", 16)
 
@@ -75,9 +76,10 @@ def _past_engines(run: Run) -> Iterator[Finding]:
 
 def _forwards(backward: RankCall) -> Iterable[RankThing]:
     """The models whose forwards a loss was computed with."""
-    sources = backward.receiver.sources() if backward.receiver is not None else ()
+    sources = live(backward.receiver) if backward.receiver is not None else ()
     calls = (thing.call for thing in sources if thing.call is not None)
-    models = (c.receiver for c in calls if c.method == "__call__" and c.receiver is not None)
+    grown = (call for call in calls if call.grad and call.method == "__call__")
+    models = (call.receiver for call in grown if call.receiver is not None)
     return (thing for model in models for thing in model.things)
 
 
