@@ -48,9 +48,9 @@ def go_through(m: RankMachine, f: RankFrame, node: ast.For | ast.AsyncFor) -> No
 def _counted(over: RankValue, numbers: tuple[range, range]) -> Iterator[Round]:
     """``range`` of numbers that each rank knows: as often as they say, by each."""
     counts = (len(numbers[0]), len(numbers[1]))
-    for turn in range(max(counts)):
-        ranks = sum(1 << rank for rank in (0, 1) if turn < counts[rank])
-        here = [own[turn] for own in numbers if turn < len(own)]
+    for one in range(max(counts)):
+        ranks = sum(1 << rank for rank in (0, 1) if one < counts[rank])
+        here = [own[one] for own in numbers if one < len(own)]
         element = replace(over, atoms=(here[0], here[-1]), things=(), deps=frozenset())
         yield ranks, element, replace(over, atoms=counts)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall
-from ddpify.ranks.modules import FunctionNode, Module
+from ddpify.ranks.modules import Module
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.syntax import dotted, parents, scope
 from ddpify.rules.shared.written import holds
