@@ -55,6 +55,27 @@ class Read:
         return self.module.site(self.node)
 
 
+@dataclass(frozen=True, eq=False)
+class Touch:
+    """The numbers of a tensor are read, or changed, after an asynchronous call got it.
+
+    ``key`` says which one, as ``inflight.key_of``.
+    """
+
+    order: int
+    key: str
+    node: ast.AST
+    module: Module
+    ranks: int
+    here: Here
+    changes: bool
+
+    @property
+    def site(self) -> Site:
+        """Where that is done."""
+        return self.module.site(self.node)
+
+
 @dataclass(eq=False)
 class Lacking:
     """Something is used that is None on one rank, which comes here as the other does."""

@@ -13,6 +13,7 @@ from ddpify.ranks import (
     calls,
     containers,
     elements,
+    inflight,
     iterating,
     mixing,
     naming,
@@ -73,11 +74,17 @@ def _subscript(m: RankMachine, f: RankFrame, node: ast.Subscript) -> RankValue:
     return elements.item(m, f, base, evaluate(m, f, node.slice), node)
 
 
+_OF_OBJECTS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+
+
 def _compare(m: RankMachine, f: RankFrame, node: ast.Compare) -> RankValue:
     left = evaluate(m, f, node.left)
     results = []
     for op, right_node in zip(node.ops, node.comparators, strict=True):
         right = evaluate(m, f, right_node)
+        if not isinstance(op, _OF_OBJECTS):
+            for operand in (left, right):
+                inflight.touch(m, f, operand, node)
         if any(t.name == "os.environ" for t in right.things):
             results.append(in_environment(m, left, type(op).__name__))
         else:
@@ -139,6 +146,8 @@ def operation(
         return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
     note_absent(m, f, left, node)
     note_absent(m, f, right, node)
+    for operand in (left, right):
+        inflight.touch(m, f, operand, node)
     if isinstance(node.op, ast.Mod) and isinstance(right.atoms[0], sizes.Sized):
         m.run.dealt.append((left, f.module.site(node)))
     op = type(node.op).__name__
@@ -186,6 +195,8 @@ def _dict(m: RankMachine, f: RankFrame, node: ast.Dict) -> RankValue:
 
 def _text(m: RankMachine, f: RankFrame, node: ast.JoinedStr) -> RankValue:
     parts = [evaluate(m, f, p.value) for p in node.values if isinstance(p, ast.FormattedValue)]
+    for part in parts:
+        inflight.touch(m, f, part, node)
     if all(isinstance(part.constant, (str, int)) for part in parts) and _is_plain(node):
         held = iter(parts)
         return constant(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ddpify.names import COLLECTIVES, OF_LOADERS, OWN
-from ddpify.ranks import configured, mixing, naming, words
+from ddpify.ranks import configured, inflight, mixing, naming, words
 from ddpify.ranks.branching import rejoin
 from ddpify.ranks.frames import RankFrame, node_of_function
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
@@ -37,6 +37,7 @@ def enter(
         args = (own.held or of(own), *args)
     forced = thing.traits.context or thing.traits.rank0 is not None
     wanted = forced or m.interest.enters(info) or _handles(m, args, kwargs, own)
+    wanted = wanted or inflight.handles(m, (*args, *kwargs.values()), own)
     wanted = wanted and info not in m.entering and len(m.entering) <= MAX_DEPTH
     known = m.read_enough(info) if wanted and on_yield is None else None
     if not wanted or known is not None:

@@ -20,6 +20,7 @@ from ddpify.ranks import (
     containers,
     environment,
     hooks,
+    inflight,
     mixing,
     naming,
     objects,
@@ -59,6 +60,7 @@ from ddpify.ranks.values import NONE
 def called(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """The effect and the value of a call of a library's name or of an unknown object's method."""
     note_opening(m, one)
+    inflight.begin(m, one)
     handler = _HANDLERS.get(one.name)
     value = handler(m, f, one) if handler is not None else None
     if value is None:

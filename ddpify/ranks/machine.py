@@ -53,6 +53,7 @@ class RankReader(Journal):
         self.opened = not run.script  # a process group; a function is called when there is one
         self.unread = False  # whether a library that is not known was called
         self.asked = False  # for a group that was not there
+        self.flying: set[str] = set()  # the tensors that asynchronous calls got so far
         self.marks = False  # whether anything was summed over the ranks
         self.streams = streams.unseeded()
         self.entering: list[FunctionDefinition] = []

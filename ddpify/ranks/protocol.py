@@ -41,6 +41,7 @@ class RankMachine(Protocol):
     aliases: Aliases
     journal: list[tuple[dict[str, RankValue], str, Any]]
     marks: bool
+    flying: set[str]
     # -- what was made, entered and looked up so far
     entering: list[FunctionDefinition]
     entered: set[FunctionDefinition]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks import words
-from ddpify.ranks.events import Exit, Lacking, Read, Store
+from ddpify.ranks.events import Exit, Lacking, Read, Store, Touch
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.passes import Pass, backwards, passes, training_loops
@@ -45,6 +45,7 @@ class Run:
     stores: list[Store] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
+    touches: list[Touch] = field(default_factory=list)
     absent: list[Lacking] = field(default_factory=list)
     keyed: list[tuple[RankValue, Site]] = field(
         default_factory=list

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import assigning, calls, containers, mixing, naming
+from ddpify.ranks import assigning, calls, containers, inflight, mixing, naming
 from ddpify.ranks.attempts import attempt, is_alone
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.expressions import operation
@@ -57,6 +57,7 @@ def _aug_assign(m: RankMachine, f: RankFrame, node: ast.AugAssign) -> None:
     binary = ast.BinOp(left=_loaded(node.target), op=node.op, right=node.value)
     ast.copy_location(binary, node)
     old = m.evaluate(f, binary.left)
+    inflight.touch(m, f, old, node, changes=True)
     value = operation(m, f, binary, old, m.evaluate(f, node.value))
     if value.known and same(*value.atoms) and m.here.loops:
         value = replace(

@@ -7,40 +7,39 @@ from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
+from ddpify.ranks.inflight import RECEIVES, SENDS, flown, spelled
 from ddpify.ranks.model import RankCall
-from ddpify.ranks.other_libraries import MPI
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.pending import touched
+from ddpify.rules.shared.pending import overwritten, touched
 from ddpify.rules.shared.uses import uses
 from ddpify.rules.shared.written import is_literal_keyword
 from ddpify.site import Site
 
-_RECEIVES: Final = frozenset({f"{words.DIST}irecv", f"{MPI}Irecv"})
+_BATCH: Final = f"{words.DIST}batch_isend_irecv"
 _COALESCING: Final = f"{words.DIST}_coalescing_manager"  # it hands out the handle
-_SENDS: Final = frozenset({f"{words.DIST}isend", f"{MPI}Isend"})
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per asynchronous call that nobody waits for, or not soon enough."""
     for call in run.calls:
-        shared = collective(call)
-        begins = shared is not None and shared.waits is False and call.method != "barrier"
-        if call.within(_COALESCING):
+        begins = flown(call) is not None or call.name == _BATCH
+        if not begins or call.method == "barrier" or call.within(_COALESCING):
             continue
-        if begins or call.name in _RECEIVES:
-            if (call.alone or uses(call) == ()) and not _is_waited_for(run, call):
-                yield _finding(call)
-                continue
-        elif call.name not in _SENDS:
+        sends = spelled(call) in SENDS
+        dropped = not sends and (call.alone or uses(call) == ())
+        if dropped and not _is_waited_for(run, call):
+            yield _finding(call)
             continue
-        if shared is not None and not is_literal_keyword(call, "async_op"):
+        if spelled(call) in SENDS | RECEIVES and overwritten(call):
+            yield _finding(call, "the last round's handle alone is waited for, not those before it")
+            continue
+        if collective(call) is not None and not is_literal_keyword(call, "async_op"):
             continue  # a wrapper, which may ask for it before it goes on
-        filled = shared.node(shared.filled) if shared is not None else call.node_of(0, "tensor")
-        at = touched(call, filled, call.name not in _SENDS)
+        at = touched(run, call)
         if at is not None:
-            yield _too_early(call, at)
+            yield _too_early(call, at, sends)
 
 
 def _is_waited_for(run: Run, call: RankCall) -> bool:
@@ -52,8 +51,7 @@ def _is_waited_for(run: Run, call: RankCall) -> bool:
     )
 
 
-def _too_early(call: RankCall, at: Site) -> Finding:
-    sends = call.name in _SENDS
+def _too_early(call: RankCall, at: Site, sends: bool) -> Finding:
     what = "it is changed before the wait: what arrives is the old value, the new or a part of both"
     if not sends:
         what = "it is used before the wait: it holds the old value, the new or a part of both"
@@ -67,11 +65,14 @@ def _too_early(call: RankCall, at: Site) -> Finding:
     )
 
 
-def _finding(call: RankCall) -> Finding:
+def _finding(
+    call: RankCall,
+    what: str = "nobody waits for this: what is read afterwards may be the old value",
+) -> Finding:
     return Finding(
         "DDP824",
         call.site,
-        "nobody waits for this: what is read afterwards may be the old value",
+        what,
         Severity.ERROR,
         (
             (Edit(How.ARGUMENT, call.site, "", "async_op"),)
@@ -92,6 +93,7 @@ RULE = Rule(
     " was read as the first message, which was 1000 (measured with gloo).",
     "torch.distributed documentation, synchronous and asynchronous collectives; BUGS L12",
     lint=lint,
+    words=(".wait", ".Wait", "synchronize(", "async_op", "isend", "irecv"),
     bad=(
         on_ranks("""
             dist.irecv(value, src=1 - rank)  # DDP824

@@ -8,7 +8,7 @@ from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.clips import CLIPS
+from ddpify.rules.shared.clips import CLIPS
 from ddpify.rules.shared.wrapped import backwards, exclusive
 
 _SCALERS = frozenset(

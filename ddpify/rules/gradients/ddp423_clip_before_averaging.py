@@ -10,8 +10,8 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.clips import CLIPS
 from ddpify.rules.shared.averaged_by_hand import Averaging, averagings
+from ddpify.rules.shared.clips import CLIPS
 from ddpify.rules.shared.wrapped import exclusive, modules_of
 
 _INFINITE: Final = ("inf", "infty")  # of math, numpy, torch

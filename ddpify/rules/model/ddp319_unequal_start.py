@@ -15,9 +15,9 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.clips import CLIPS
 from ddpify.rules.model.drawn import DRAWS, is_drawn
 from ddpify.rules.shared.averaged_by_hand import averagings, is_gradient
+from ddpify.rules.shared.clips import CLIPS
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.wrapped import modules_of, parts_of, wraps
 from ddpify.site import Site

@@ -3,189 +3,195 @@
 from __future__ import annotations
 
 import ast
-import builtins
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from ddpify.ranks.model import RankCall
-from ddpify.ranks.modules import Module
-from ddpify.rules.shared.syntax import dotted, parents, scope
+from ddpify.ranks import words
+from ddpify.ranks.collective import collective
+from ddpify.ranks.events import Store, Touch
+from ddpify.ranks.inflight import RECEIVES, SENDS, flown, key_of, overlap, spelled
+from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankThing, RankValue
+from ddpify.ranks.run import Run
+from ddpify.rules.shared.syntax import parents, scope
 from ddpify.site import Site
 
 # Methods that read a tensor's numbers, and functions that do.
 _READING: Final = frozenset(
-    "item tolist cpu numpy clone mean sum max min norm abs add sub mul div argmax any all".split()
+    "item tolist cpu numpy clone mean sum max min norm abs add sub mul div argmax any all double"
+    " float half exp log sqrt square pow matmul std var".split()
 )
-_FUNCTIONS: Final = frozenset("print float int bool str sum max min abs sorted list".split())
-_MODULES: Final = ("torch.", "torch.nn.functional.", "numpy.")
+_FUNCTIONS: Final = frozenset(
+    f"builtins.{name}" for name in "print float int bool str sum max min abs sorted".split()
+)
+_MODULES: Final = ("torch", "torch.nn.functional", "numpy")
 _FORM: Final = frozenset("is_tensor numel is_floating_point typename".split())
 # Calls that wait, be it for everything.
 _WAITS: Final = frozenset(
-    "wait Wait Waitall Waitany Test synchronize wait_stream is_completed result barrier".split()
+    "wait Wait Waitall Waitany Waitsome Test Testall synchronize wait_stream is_completed result"
+    " barrier Barrier wait_all wait_tensor".split()
 )
-_FILLS: Final = frozenset("irecv Irecv recv Recv".split())
-_LEAVES = (ast.Return, ast.Yield, ast.Break, ast.Continue, ast.Raise)
-_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
+_COLLECTING: Final = frozenset("append extend add put insert appendleft setdefault".split())
+_FILLS: Final = frozenset({f"{words.DIST}recv", ".Recv"}) | RECEIVES
+_STOP: Final = object()
+
+Event = RankCall | Store | Touch
 
 
-def touched(call: RankCall, tensor: ast.expr | None, reading: bool) -> Site | None:
-    """Where a tensor is changed before the wait, or read if ``reading``; in plain sequence after
-    the call, in the block in which that stands."""
-    if not isinstance(tensor, (ast.Name, ast.Attribute)):
+def touched(run: Run, call: RankCall) -> Site | None:
+    """Where the tensor of an asynchronous call is changed before the wait for it, or read if the
+    call fills it: later on, or in the next round of the loop around the call."""
+    value = flown(call)
+    key = key_of(value, call.ranks) if value is not None else ""
+    if value is None or not key or call.result is None or not _is_one(value, call):
         return None
-    spelled = ast.unparse(tensor)
-    holder, *following = _following(scope(call), call.node)
-    handle = _handle(holder, call.node)
-    if handle is None or _waits(holder, ""):
+    flight = _Flight(run, call, key)
+    events = run.once(_timeline)
+    after = [one for one in events if one.order > call.order]
+    found = flight.first(after)
+    if isinstance(found, Site) or not call.loops:
+        return found if isinstance(found, Site) else None
+    loop = call.loops[-1]
+    rounds = [one for one in events if loop in _loops(one)]
+    ended = any(one.order > call.order and flight.judge(one) is not None for one in rounds)
+    if ended or not _lasts(value, call, loop):
         return None
-    shared = handle != "" and _is_shared(scope(call), handle)
-    for statement in following:
-        if _waits(statement, handle) or (shared and _calls_own(call, statement)):
-            return None
-        if isinstance(statement, _BLOCKS) and _binds(statement, spelled):
-            return None
-        for node in _uses(call.module, statement, spelled, reading):
-            return call.module.site(node)
-        if _binds(statement, spelled):
-            return None
-    return None
+    found = flight.first(one for one in rounds if one.order < call.order)
+    return found if isinstance(found, Site) else None
 
 
-def _handle(statement: ast.stmt, call: ast.Call) -> str | None:
-    """The name that keeps what has to be waited for: ``work = …``, ``works.append(…)``; empty if
-    nothing does, None if that is not known."""
-    value = getattr(statement, "value", None)
-    if isinstance(statement, ast.Assign):
-        target = statement.targets[0]
-        plain = len(statement.targets) == 1 and isinstance(target, (ast.Name, ast.Attribute))
-        return ast.unparse(target) if plain else None
-    if not isinstance(statement, ast.Expr) or value is call:
-        return "" if value is call else None
-    func = value.func if isinstance(value, ast.Call) else None
-    appends = isinstance(func, ast.Attribute) and func.attr == "append"
-    return ast.unparse(func.value) if appends and isinstance(func, ast.Attribute) else None
-
-
-def _is_shared(root: ast.AST, handle: str) -> bool:
-    """Whether others may get at what keeps it: an attribute, a global, what a closure has."""
-    bound = any(
-        isinstance(node, ast.Name) and node.id == handle and isinstance(node.ctx, ast.Store)
-        for node in _now(root)
-    )
-    return not bound or any(
-        isinstance(one, ast.Name) and one.id == handle
-        for node in ast.walk(root)
-        if isinstance(node, _LATER) and node is not root
-        for one in ast.walk(node)
+def overwritten(call: RankCall) -> bool:
+    """Whether each round of a loop puts its handle in place of the last round's, which nothing in
+    the loop has read: the last one alone can be waited for."""
+    above = parents(scope(call))
+    holder = above.get(call.node)
+    target = holder.targets[0] if isinstance(holder, ast.Assign) else None
+    loop = above.get(holder) if holder is not None else None
+    if not isinstance(target, ast.Name) or not isinstance(loop, (ast.For, ast.While)):
+        return False
+    return not any(
+        isinstance(node, (ast.Break, ast.Return))
+        or (isinstance(node, ast.Name) and node.id == target.id and node is not target)
+        for node in ast.walk(loop)
     )
 
 
-def _calls_own(call: RankCall, statement: ast.stmt) -> bool:
-    """Whether it calls what is no function of a library or of Python."""
-    return any(
-        isinstance(node, ast.Call)
-        and dotted(call.module, node.func) is None
-        and not (isinstance(node.func, ast.Name) and hasattr(builtins, node.func.id))
-        for node in ast.walk(statement)
+def _timeline(run: Run) -> list[Event]:
+    """All that happens in a run, in order."""
+    events: list[Event] = [*run.calls, *(s for s in run.stores if s.element), *run.touches]
+    return sorted(events, key=lambda one: one.order)
+
+
+def _is_one(value: RankValue, call: RankCall) -> bool:
+    """Whether it is one tensor where the call is made: not one of those that a comprehension, or
+    a loop that has ended, has made."""
+    made = _made(value, call)
+    return made is None or made.loops == call.loops[: len(made.loops)]
+
+
+def _made(value: RankValue, call: RankCall) -> RankCall | None:
+    """The call that made the tensor, or the one of which it is a part."""
+    whole = key_of(value, call.ranks).partition("[")[0]
+    return next((t.call for t in value.sources() if f"{t.name}@{id(t)}" == whole), None)
+
+
+def _lasts(value: RankValue, call: RankCall, loop: RankLoop) -> bool:
+    """Whether it is the same tensor in each round of a loop: made before, and of one name."""
+    made = _made(value, call)
+    return (
+        made is not None and "element@" not in key_of(value, call.ranks) and loop not in made.loops
     )
 
 
-def _now(root: ast.AST) -> Iterator[ast.AST]:
-    """What is done here, not in functions that are called later."""
-    for node in ast.iter_child_nodes(root):
-        if not isinstance(node, _LATER):
-            yield node
-            yield from _now(node)
+def _loops(event: Event) -> tuple[RankLoop, ...]:
+    return event.here.loops if isinstance(event, Touch) else event.loops
 
 
-def _following(root: ast.AST, node: ast.AST) -> list[ast.stmt]:
-    """The statement that holds ``node`` and those after it, in the innermost block around it."""
-    found: list[ast.stmt] = []
-    for block in _blocks(root):
-        for number, statement in enumerate(block):
-            if any(one is node for one in ast.walk(statement)):
-                found = block[number:]
-    return found
+def _guards(event: Event) -> tuple[RankGuard, ...]:
+    return event.here.guards if isinstance(event, Touch) else event.guards
 
 
-def _blocks(root: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The blocks of a function, outer ones first."""
-    for node in ast.walk(root):
-        for name in ("body", "orelse", "finalbody"):
-            held = getattr(node, name, None)
-            if isinstance(held, list):
-                yield held
+@dataclass(frozen=True)
+class _Flight:
+    """A tensor from the call that sends or fills it on."""
+
+    run: Run
+    call: RankCall
+    key: str
+
+    def first(self, events: Iterable[Event]) -> object:
+        """Where it is touched first; something else where it is, or may be, waited for before."""
+        return next((one for one in map(self.judge, events) if one is not None), None)
+
+    def judge(self, event: Event) -> object:
+        """A place if the event touches the tensor, something else if it may wait for it."""
+        if isinstance(event, RankCall) and self._may_wait(event):
+            return _STOP
+        together = event.ranks & self.call.ranks and set(_guards(event)) <= set(self.call.guards)
+        return event.site if together and self._touches(event) else None
+
+    def _may_wait(self, event: RankCall) -> bool:
+        if event.method in _WAITS:
+            return not self._waits_for_others(event)
+        if event.target is not None:
+            return event.target.place not in self.run.entered
+        given = {thing for value in (*event.given, *_own(event)) for thing in value.sources()}
+        return event.method not in _COLLECTING and any(one in given for one in self._handles)
+
+    @property
+    def _handles(self) -> tuple[RankThing, ...]:
+        return self.call.result.things if self.call.result is not None else ()
+
+    def _waits_for_others(self, event: RankCall) -> bool:
+        """Whether it surely waits for other calls alone, none of which ends after this one."""
+        waited = [thing for value in (*_own(event), *event.given) for thing in value.sources()]
+        begun = [t.call for t in waited if t.call is not None and flown(t.call) is not None]
+        own = any(one is self.call for one in begun)
+        ordered = collective(self.call) is not None  # NCCL does those of a group one by one
+        return (
+            bool(begun)
+            and not own
+            and not (ordered and any(one.order > self.call.order for one in begun))
+        )
+
+    def _touches(self, event: Event) -> bool:
+        if isinstance(event, Store):
+            return self._is_it(event.base)
+        reading = spelled(self.call) not in SENDS
+        if isinstance(event, Touch):
+            return (reading or event.changes) and overlap(event.key, self.key)
+        return self._is_changed_by(event) or (reading and self._is_read_by(event))
+
+    def _is_it(self, value: RankValue) -> bool:
+        return overlap(key_of(value, self.call.ranks), self.key)
+
+    def _is_changed_by(self, event: RankCall) -> bool:
+        """``x.zero_()``, ``dist.irecv(x)``."""
+        own = any(self._is_it(value) for value in _own(event))
+        name = event.method
+        if own:
+            inplace = name.endswith("_") and not name.startswith("_")
+            return inplace and name not in ("requires_grad_", "share_memory_")
+        filled = event.arg(0, "tensor") if {event.name, f".{name}"} & _FILLS else None
+        return filled is not None and self._is_it(filled)
+
+    def _is_read_by(self, event: RankCall) -> bool:
+        """``x.mean()``, ``float(x)``, ``torch.cat([x, y])``, ``model(x)``."""
+        if any(self._is_it(value) for value in _own(event)):
+            return event.method in _READING
+        of, _, last = event.name.rpartition(".")
+        library = of in _MODULES and not last.endswith("_like") and last not in _FORM
+        if not library and event.name not in _FUNCTIONS and last != "__call__":
+            return False
+        return any(self._is_it(value) for value in _flat(event.given))
 
 
-def _waits(statement: ast.stmt, handle: str) -> bool:
-    """Whether it waits, leaves, or hands the handle to something that may wait."""
-    above = parents(statement)
-    for node in (statement, *above):
-        if isinstance(node, ast.Attribute) and node.attr in _WAITS:
-            return True
-        if isinstance(node, _LEAVES):
-            return True
-        if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == handle:
-            holder = above.get(node)
-            if not (isinstance(holder, ast.Attribute) and holder.attr == "append"):
-                return True
-    return False
+def _own(call: RankCall) -> tuple[RankValue, ...]:
+    return (call.receiver,) if call.receiver is not None else ()
 
 
-def _uses(module: Module, statement: ast.stmt, spelled: str, reading: bool) -> Iterator[ast.AST]:
-    """Where a statement changes the tensor of this name, or reads its numbers."""
-    above = parents(statement)
-    for node in () if isinstance(statement, _LATER) else _now(statement):
-        if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == spelled:
-            holder = above.get(node)
-            if (reading and _reads(module, node, holder, above)) or _changes(node, holder, above):
-                yield node
-
-
-def _reads(
-    module: Module, node: ast.expr, holder: ast.AST | None, above: dict[ast.AST, ast.AST]
-) -> bool:
-    """``x * 2``, ``x > 0``, ``x.mean()``, ``float(x)``, ``torch.cat([x, y])``, ``f"{x}"``."""
-    if isinstance(holder, ast.Compare):
-        return not any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in holder.ops)
-    if isinstance(holder, ast.Attribute):
-        return holder.attr in _READING and isinstance(above.get(holder), ast.Call)
-    if isinstance(holder, ast.Subscript) and holder.value is node:
-        return _reads(module, holder, above.get(holder), above)
-    if isinstance(holder, (ast.List, ast.Tuple)):
-        node, holder = holder, above.get(holder)
-    if not isinstance(holder, ast.Call) or node not in holder.args:
-        return isinstance(holder, (ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.FormattedValue))
-    if isinstance(holder.func, ast.Name) and holder.func.id in _FUNCTIONS:
-        return True
-    name = dotted(module, holder.func) or ""
-    of, last = name.rpartition(".")[0] + ".", name.rpartition(".")[2]
-    return of in _MODULES and not last.endswith("_like") and last not in _FORM
-
-
-def _changes(node: ast.expr, holder: ast.AST | None, above: dict[ast.AST, ast.AST]) -> bool:
-    """``x += 1``, ``x[0] = 1``, ``x.zero_()``, ``dist.irecv(x)``."""
-    if isinstance(holder, ast.AugAssign) and holder.target is node:
-        return True
-    if isinstance(holder, ast.Subscript) and holder.value is node:
-        outer = above.get(holder)
-        stored = isinstance(outer, ast.AugAssign) and outer.target is holder
-        return stored or isinstance(holder.ctx, ast.Store)
-    if isinstance(holder, ast.Attribute) and isinstance(above.get(holder), ast.Call):
-        name = holder.attr
-        return name.endswith("_") and not name.startswith("_") and name != "requires_grad_"
-    func = holder.func if isinstance(holder, ast.Call) else None
-    filled = isinstance(func, ast.Attribute) and func.attr in _FILLS
-    return filled and isinstance(holder, ast.Call) and holder.args[:1] == [node]
-
-
-def _binds(statement: ast.stmt, spelled: str) -> bool:
-    """Whether the name stands for something else from now on."""
-    return any(
-        isinstance(node, (ast.Name, ast.Attribute))
-        and isinstance(node.ctx, (ast.Store, ast.Del))
-        and ast.unparse(node) == spelled
-        and not isinstance(holder, ast.AugAssign)
-        for node, holder in parents(statement).items()
-    )
+def _flat(values: Iterable[RankValue]) -> Iterator[RankValue]:
+    """Values, and the elements of those that are lists."""
+    for value in values:
+        yield value
+        yield from value.items or ()

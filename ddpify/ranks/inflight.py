@@ -1,0 +1,98 @@
+"""Tensors in flight: those that an asynchronous call sends or fills, and what is done with them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from ddpify.ranks import words
+from ddpify.ranks.collective import collective
+from ddpify.ranks.events import Touch
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
+from ddpify.ranks.origins import Symbol
+from ddpify.ranks.protocol import RankMachine
+
+SENDS: Final = frozenset({f"{words.DIST}isend", "Isend"})
+RECEIVES: Final = frozenset({f"{words.DIST}irecv", "Irecv"})
+# They give the same numbers in another form.
+_OF_RANK: Final = re.compile(r":[01](?=\[|$)")  # how the rank's own is told from the other's
+_VIEWS: Final = frozenset(
+    "view reshape flatten detach narrow squeeze unsqueeze transpose permute t view_as contiguous"
+    " expand unflatten ravel".split()
+)
+
+
+def spelled(call: RankCall) -> str:
+    """The name of a call; of a method that only mpi4py has, its last part alone."""
+    return call.method if call.method in ("Isend", "Irecv") else call.name
+
+
+def flown(call: RankCall) -> RankValue | None:
+    """The tensor that an asynchronous call sends or fills; None if the call waits."""
+    shared = collective(call)
+    if shared is not None:
+        return shared.given(shared.filled) if shared.waits is False else None
+    if spelled(call) not in SENDS | RECEIVES:
+        return None
+    buffer = call.arg(0, "buf" if call.method in ("Isend", "Irecv") else "tensor")
+    # mpi4py's `[array, MPI.DOUBLE]`
+    return buffer.items[0] if buffer is not None and buffer.items else buffer
+
+
+def key_of(value: RankValue, ranks: int = ALL) -> str:
+    """Which memory a tensor lies in on these ranks, as far as that is known: the same for a view
+    of it; empty if it may be one of several."""
+    here = [thing for thing in value.things if value.ranks_of(thing) & ranks]
+    thing = here[0] if len(here) == 1 else None
+    made = thing.call if thing is not None and thing.kind == "result" else None
+    if made is not None and made.method in _VIEWS and made.receiver is not None:
+        return key_of(made.receiver, ranks)
+    if thing is not None and made is not None:
+        return f"{thing.name}@{id(thing)}"
+    held = (value.atoms[rank] for rank in (0, 1) if ranks & (1 << rank))
+    keys = (atom.key for atom in held if isinstance(atom, Symbol))  # None where no rank is
+    return _OF_RANK.sub("", next(keys, ""))
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two keys are of the same memory, or one of a part of the other's."""
+    if not one or not other:
+        return False
+    parts = ("[", ".data")
+    return one == other or any(
+        whole.startswith(part + mark)
+        for whole, part in ((one, other), (other, one))
+        for mark in parts
+    )
+
+
+def begin(m: RankMachine, call: RankCall) -> None:
+    """Note what is in flight from now on."""
+    value = flown(call)
+    if value is not None and key_of(value, m.live):
+        m.flying.add(key_of(value, m.live))
+
+
+def touch(
+    m: RankMachine, f: RankFrame, value: RankValue, node: ast.AST, changes: bool = False
+) -> None:
+    """Note that the numbers of a tensor that is or was in flight are read, or changed."""
+    if not m.flying:
+        return
+    key = key_of(value, m.live)
+    if any(overlap(key, one) for one in m.flying):
+        m.run.touches.append(Touch(m.tick(), key, node, f.module, m.live, m.here, changes))
+
+
+def handles(m: RankMachine, given: Iterable[RankValue], own: RankThing | None) -> bool:
+    """Whether a function is given what is or was in flight, or is a method of what holds it."""
+    if not m.flying:
+        return False
+    held = [*given, *(own.attrs.values() if own is not None else ())]
+    if any(overlap(key_of(value, m.live), one) for value in held for one in m.flying):
+        return True
+    owner = f"{own.name}@{id(own)}." if own is not None else ""
+    return bool(owner) and any(one.startswith(owner) for one in m.flying)
