@@ -24,6 +24,7 @@ TOOLBOX = (
     {"source", "site", "facts", "names", "ranks", "settings", "strategies"}
     | {
         "python.choices",
+        "python.libraries",
         "python.writers",
     }
     | {f"rules.{name}" for name in ("base", "edits", "examples", "shared")}

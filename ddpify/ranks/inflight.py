@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks import words
@@ -16,6 +16,8 @@ from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
 
 SENDS: Final = frozenset({f"{words.DIST}isend", "Isend"})
+BATCH: Final = f"{words.DIST}batch_isend_irecv"
+_OP: Final = f"{words.DIST}P2POp"
 RECEIVES: Final = frozenset({f"{words.DIST}irecv", "Irecv"})
 # They give the same numbers in another form.
 _OF_RANK: Final = re.compile(r":[01](?=\[|$)")  # how the rank's own is told from the other's
@@ -30,16 +32,30 @@ def spelled(call: RankCall) -> str:
     return call.method if call.method in ("Isend", "Irecv") else call.name
 
 
-def flown(call: RankCall) -> RankValue | None:
-    """The tensor that an asynchronous call sends or fills; None if the call waits."""
+def flown(call: RankCall) -> tuple[RankValue, ...]:
+    """The tensors that an asynchronous call sends or fills, of a batch of messages those that it
+    fills; none if the call waits."""
     shared = collective(call)
     if shared is not None:
-        return shared.given(shared.filled) if shared.waits is False else None
-    if spelled(call) not in SENDS | RECEIVES:
-        return None
-    buffer = call.arg(0, "buf" if call.method in ("Isend", "Irecv") else "tensor")
+        given = shared.given(shared.filled) if shared.waits is False else None
+    elif call.name == BATCH:
+        return tuple(_received(call))
+    elif spelled(call) in SENDS | RECEIVES:
+        given = call.arg(0, "buf" if call.method in ("Isend", "Irecv") else "tensor")
+    else:
+        given = None
     # mpi4py's `[array, MPI.DOUBLE]`
-    return buffer.items[0] if buffer is not None and buffer.items else buffer
+    whole = given.items[0] if given is not None and given.items else given
+    return (whole,) if whole is not None else ()
+
+
+def _received(batch: RankCall) -> Iterator[RankValue]:
+    for value in batch.given[:1]:
+        for thing in value.sources():
+            op = thing.call.arg(0, "op") if thing.name == _OP and thing.call is not None else None
+            into = thing.call.arg(1, "tensor") if thing.call is not None else None
+            if op is not None and into is not None and op.names() == {f"{words.DIST}irecv"}:
+                yield into
 
 
 def key_of(value: RankValue, ranks: int = ALL) -> str:
@@ -71,9 +87,8 @@ def overlap(one: str, other: str) -> bool:
 
 def begin(m: RankMachine, call: RankCall) -> None:
     """Note what is in flight from now on."""
-    value = flown(call)
-    if value is not None and key_of(value, m.live):
-        m.flying.add(key_of(value, m.live))
+    keys = (key_of(value, m.live) for value in flown(call))
+    m.flying.update(key for key in keys if key)
 
 
 def touch(

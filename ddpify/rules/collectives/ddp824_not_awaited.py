@@ -7,7 +7,7 @@ from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
-from ddpify.ranks.inflight import RECEIVES, SENDS, flown, spelled
+from ddpify.ranks.inflight import BATCH, RECEIVES, SENDS, flown, spelled
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
@@ -17,18 +17,16 @@ from ddpify.rules.shared.uses import uses
 from ddpify.rules.shared.written import is_literal_keyword
 from ddpify.site import Site
 
-_BATCH: Final = f"{words.DIST}batch_isend_irecv"
 _COALESCING: Final = f"{words.DIST}_coalescing_manager"  # it hands out the handle
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per asynchronous call that nobody waits for, or not soon enough."""
     for call in run.calls:
-        begins = flown(call) is not None or call.name == _BATCH
-        if not begins or call.method == "barrier" or call.within(_COALESCING):
+        if not flown(call) or call.method == "barrier" or call.within(_COALESCING):
             continue
         sends = spelled(call) in SENDS
-        dropped = not sends and (call.alone or uses(call) == ())
+        dropped = not sends and call.name != BATCH and (call.alone or uses(call) == ())
         if dropped and not _is_waited_for(run, call):
             yield _finding(call)
             continue

@@ -41,9 +41,13 @@ Event = RankCall | Store | Touch
 def touched(run: Run, call: RankCall) -> Site | None:
     """Where the tensor of an asynchronous call is changed before the wait for it, or read if the
     call fills it: later on, or in the next round of the loop around the call."""
-    value = flown(call)
-    key = key_of(value, call.ranks) if value is not None else ""
-    if value is None or not key or call.result is None or not _is_one(value, call):
+    found = (_touched(run, call, value) for value in flown(call) if call.result is not None)
+    return next((site for site in found if site is not None), None)
+
+
+def _touched(run: Run, call: RankCall, value: RankValue) -> Site | None:
+    key = key_of(value, call.ranks)
+    if not key or not _is_one(value, call):
         return None
     flight = _Flight(run, call, key)
     events = run.once(_timeline)
@@ -145,7 +149,7 @@ class _Flight:
     def _waits_for_others(self, event: RankCall) -> bool:
         """Whether it surely waits for other calls alone, none of which ends after this one."""
         waited = [thing for value in (*_own(event), *event.given) for thing in value.sources()]
-        begun = [t.call for t in waited if t.call is not None and flown(t.call) is not None]
+        begun = [t.call for t in waited if t.call is not None and flown(t.call)]
         own = any(one is self.call for one in begun)
         ordered = collective(self.call) is not None  # NCCL does those of a group one by one
         return (
