@@ -62,7 +62,7 @@ def may(test: RankValue, live: int, holds: bool) -> int:
 
 
 def is_local(m: RankMachine, test: RankValue, live: int) -> bool:
-    """Whether each rank may decide this for itm, in a way that is not known here."""
+    """Whether each rank may decide this for itself, in a way that is not known here."""
     if any(isinstance(atom, Symbol) and atom.key == "synced" for atom in test.atoms):
         return False  # one rank has what the other sent
     if asks_presence(test):
@@ -73,7 +73,7 @@ def is_local(m: RankMachine, test: RankValue, live: int) -> bool:
 
 
 def own(m: RankMachine, origins: frozenset[Origin]) -> bool:
-    """Whether one of these origins makes a value each rank's own, beside the rank itm."""
+    """Whether one of these origins makes a value each rank's own, beside the rank itself."""
     return any(decides(m, origin) for origin in origins)
 
 
@@ -119,7 +119,8 @@ def _merge(
     results: list[Any],
 ) -> None:
     changed = {**results[0][2], **results[1][2]}
-    apart = takes[0] != takes[1] or is_local(m, test, live)
+    alone = is_local(m, test, live)
+    apart = takes[0] != takes[1] or alone
     why: frozenset[Origin] = frozenset()
     if apart and test.origins:
         why = test.origins
@@ -135,7 +136,7 @@ def _merge(
         same = (id(old), *(tuple(map(id, values)) for values in sources)) if lists else ()
         if not lists or same not in merged:
             name = f"{key}@{f.module.path}:{node.lineno}"
-            made = merge(name, sources, why, is_local(m, test, live))
+            made = merge(name, sources, why, alone)
             merged[same] = made if old is None else narrowed(old, made, live)
             if takes == [live, live] and not why:
                 narrowing.remember(m, test, merged[same], sources[0])

@@ -113,7 +113,7 @@ def _is_of_shards(one: RankCall) -> bool:
 
 def _is_polled(m: RankMachine, one: RankCall) -> bool:
     """Whether a file is looked for again while the program trains: each rank when it comes by."""
-    training = training_loops(m.run.calls)
+    training = training_loops(m.run.calls) if one.loops else frozenset()
     return any(loop.trains or loop.node in training for loop in one.loops)
 
 

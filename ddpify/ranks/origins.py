@@ -34,6 +34,11 @@ class Symbol:
             object.__setattr__(self, "key", short)
 
 
+    def __hash__(self) -> int:
+        """Of the key alone, which is all that is compared."""
+        return hash(self.key)
+
+
 @dataclass(frozen=True)
 class Origin:
     """Why a value may differ between ranks: ``kind`` is one of the constants below.

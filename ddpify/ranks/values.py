@@ -31,6 +31,7 @@ class Many(Symbol):
 
     number: Any = field(default=None, compare=False, repr=False)
     over: Any = field(default=None, compare=False, repr=False)  # what a comprehension goes through
+    __hash__ = Symbol.__hash__
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class OwnRows(Symbol):
     bounds: tuple[RankValue, ...] = field(default=(), compare=False, repr=False)
     rows: int | None = field(default=None, compare=False, repr=False)
     stride: bool = field(default=False, compare=False, repr=False)
+    __hash__ = Symbol.__hash__
 
 
 class Hashed(Symbol):

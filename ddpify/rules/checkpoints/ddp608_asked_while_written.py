@@ -48,10 +48,12 @@ def lint(run: Run) -> Iterable[Finding]:
     for asked in (call for call in run.calls if _is_test(call) and call.everywhere):
         path = asked.arg(0, "path") if asked.name in words.FILE_TESTS else asked.receiver
         first = next((c.order for c in met if c.order > asked.order), inf)
-        written = (c for c in run.calls if asked.order < c.order < first and c.ranks != ALL)
-        write = next((c for c in written if path is not None and _is_given(c, path)), None)
         meeting = next((c for c in met if c.order == first and _hangs_on(run, c, asked)), None)
-        if write is not None and meeting is not None:
+        if meeting is None or path is None:
+            continue
+        written = (c for c in run.calls if asked.order < c.order < first and c.ranks != ALL)
+        write = next((c for c in written if _is_given(c, path)), None)
+        if write is not None:
             yield Finding(
                 "DDP608",
                 meeting.place,

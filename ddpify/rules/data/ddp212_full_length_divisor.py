@@ -38,8 +38,9 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _division(call: RankCall, one: Added) -> Site | None:
     """Where what ``one`` adds up is divided by this length of the whole data set."""
-    whole = dealt_by(one.loader) and call.args and _is_whole(call, one.loader)
-    if not whole or one.counts or call.module is not one.loop.module:
+    if one.counts or call.module is not one.loop.module:
+        return None
+    if not call.args or not _is_whole(call, one.loader) or not dealt_by(one.loader):
         return None
     shares = (q for q in quotients(call) if q.by is call.node and q.total == one.name)
     return next((share.site for share in shares if share.takes(one, one.name)), None)

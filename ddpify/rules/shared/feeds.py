@@ -50,16 +50,18 @@ def _trained(run: Run) -> set[RankThing]:
     found = {one.loader for one in run.passes}
     for call in run.backwards:
         for value in (call.receiver, *call.args):
-            found.update(t for t in loaders_in(value) if _is_iterated_by_hand(run, t))
+            found.update(run.once(_iterated_by_hand).intersection(loaders_in(value)))
     return found
 
 
-def _is_iterated_by_hand(run: Run, loader: RankThing) -> bool:
+def _iterated_by_hand(run: Run) -> set[RankThing]:
     """By ``iter(loader)``, or in a generator of the project's own: ``for x in loader: yield x``."""
-    if any(c.args and loader in loaders_in(c.args[0]) for c in run.named("builtins.iter")):
-        return True
-    over = (loop.node for loop in run.loops if loader in iterated(loop))
-    return any(isinstance(n, ast.Yield | ast.YieldFrom) for node in over for n in ast.walk(node))
+    found = {t for c in run.named("builtins.iter") if c.args for t in loaders_in(c.args[0])}
+    for loop in run.loops:
+        loaders = iterated(loop)
+        if loaders and any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(loop.node)):
+            found.update(loaders)
+    return found
 
 
 def argument(loader: RankThing, position: int, keyword: str) -> RankValue | None:
