@@ -135,9 +135,19 @@ def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     if not run.distributed:
         return []
     found = (one for rule in rules if rule.lint is not None for one in rule.lint(run))
-    return [
-        replace(one, way=way_to(run, one.site)) for one in found if not run.is_ours(one.site.path)
-    ]
+    return [_weighed(run, one) for one in found if not run.is_ours(one.site.path)]
+
+
+def _weighed(run: Run, one: Finding) -> Finding:
+    """The finding with the calls that lead there.
+
+    Where no script is seen to call the function that was read, nothing is proven of a program:
+    who calls it with what is not known. Then it is a note, unless the function opens the session
+    itself or a framework calls it on all ranks.
+    """
+    proven = run.script or run.assumed or run.opener is not None or bool(run.frameworks)
+    severity = one.severity if proven else Severity.NOTE
+    return replace(one, way=way_to(run, one.site), severity=severity)
 
 
 def _program(run: Run) -> Program:
