@@ -49,7 +49,7 @@ _TIMES: Final = frozenset("mul multiply".split())
 _REDUCED: Final = frozenset({Of.ALL, Of.MEAN})
 # Reductions of other libraries: where they say how, and what they do where nothing is said.
 _HOROVOD: Final = "horovod.torch.allreduce"
-_OTHERS: Final = {
+OTHERS: Final = {
     _HOROVOD: (4, "op", Of.MEAN),
     "accelerate.Accelerator.reduce": (1, "reduction", Of.ALL),
     "accelerate.utils.reduce": (1, "reduction", Of.MEAN),
@@ -108,14 +108,15 @@ def reduced(m: RankMachine, value: RankValue, shared: Collective) -> RankValue:
 
 def of_library(m: RankMachine, value: RankValue, one: RankCall) -> RankValue:
     """What a call of another library gives that has put the ranks' numbers together."""
-    of = _of_other(one)
+    of = of_other(one)
     return value if of is None or one.star else _reduced(m, value, of, one.site)
 
 
-def _of_other(one: RankCall) -> Of | None:
-    if one.name not in _OTHERS or not _SCALES.isdisjoint(one.kwargs):
+def of_other(one: RankCall) -> Of | None:
+    """Whether another library's call gives a sum or a mean over the ranks."""
+    if one.name not in OTHERS or not _SCALES.isdisjoint(one.kwargs):
         return None
-    position, name, default = _OTHERS[one.name]
+    position, name, default = OTHERS[one.name]
     op = one.arg(position, name)
     if one.name == _HOROVOD:
         average = one.arg(1, "average")
