@@ -62,7 +62,22 @@ def _held(
     items = base.items
     if items is not None and isinstance(key, int) and -len(items) <= key < len(items):
         return items[key]
+    layer = _layer(m, base, key) if type(key) is int else None
+    if layer is not None:
+        return layer
     return calls.call_method(m, f, base, "__getitem__", node, (index,))
+
+
+def _layer(m: RankMachine, base: RankValue, number: int) -> RankValue | None:
+    """``net[0]`` of ``nn.Sequential(…)``, in which nothing was put since."""
+    made = base.things[0].call if len(base.things) == 1 else None
+    if made is None or base.things[0].name != "torch.nn.Sequential" or made.star:
+        return None
+    if any(store.element and base.things[0] in store.base.things for store in m.run.stores):
+        return None
+    known = -len(made.args) <= number < len(made.args) and len(made.args[number].things) == 1
+    layer = made.args[number] if known else None
+    return None if layer is None else replace(layer, deps=layer.deps | set(base.things))
 
 
 def _sliced(
