@@ -14,7 +14,7 @@ from typing import Any, Final
 from ddpify.ranks.collective import Collective, collective
 from ddpify.ranks.mixing import OTHERS, of_other
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, RANDOM, STRIDE, Symbol
+from ddpify.ranks.origins import DATA, IDENTITY, PIECE, RANDOM, STRIDE, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import key_of
 from ddpify.ranks.words import DIST
@@ -201,7 +201,7 @@ def _is_own(value: RankValue) -> bool:
 
 def _of_unequal(made: RankCall) -> bool:
     """Whether it is of every n-th row, of rows that are not known to divide evenly."""
-    values = [v for v in _inputs(made) if any(o.what == STRIDE for o in v.all_origins)]
+    values = [v for v in _inputs(made) if any(o.what in (PIECE, STRIDE) for o in v.all_origins)]
     return bool(values) and not any(map(divides_evenly, values))
 
 
