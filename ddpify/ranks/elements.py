@@ -13,6 +13,7 @@ from ddpify.ranks.origins import DATA, ITEM, PART, PIECE, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import is_world_size
 from ddpify.ranks.values import OwnRows, differs, key_of, per_rank, symbol, text
+from ddpify.source import Site
 
 
 def item(
@@ -89,12 +90,29 @@ def _sliced(
     if not index.by_rank:
         ends = len(bounds) > 1 and bounds[1].atoms != (None, None)
         return replace(part, things=base.things, origins=_cut(part) if ends else part.origins)
+    site = f.module.site(node)
+    if items is not None:
+        part = replace(
+            part, items=tuple(_own_item(item, f"{part.atoms[0].key}[]", site) for item in items)
+        )
     given = [one.atoms != (None, None) for one in bounds]
     stride = given == [True, False, True] and not _is_fitted(base)
     if not _is_fitted(base):
         one = OwnRows(f"{key_of(base)}[:]", (), bounds, _rows(base), stride)
         part = replace(part, atoms=(one, one))
     return _own_part(f, part, index, node, STRIDE if stride else PART)
+
+
+def _own_item(item: RankValue, key: str, site: Site) -> RankValue:
+    """An element of a rank's part of a list that is written out: the other ranks have others."""
+    items = item.items
+    if items is not None:
+        items = tuple(_own_item(one, f"{key}[{n}]", site) for n, one in enumerate(items))
+    origins = item.origins | {Origin(DATA, PART, site)}
+    if not item.known:
+        return replace(item, items=items, origins=origins)
+    one = Symbol(key, (ITEM, Symbol(key), 0))
+    return replace(item, atoms=(one, one), items=items, origins=origins)
 
 
 def _cut(part: RankValue) -> frozenset[Origin]:
