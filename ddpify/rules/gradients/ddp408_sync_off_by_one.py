@@ -59,7 +59,7 @@ RULE = Rule(
     " was accumulated. Where the sync is decided by `i % k` and the step by `(i + 1) % k`, every"
     " step is made with local gradients: measured 4.5 on one rank and 7.5 on the other, with no"
     " error. The forward decides: with all of them under no_sync(), it makes no difference that the"
-    " backward is outside.",
+    " backward is outside. require_backward_grad_sync stays as it is set until it is set again.",
     "FunASR#3472; DistributedDataParallel.no_sync; BUGS G08",
     lint=lint,
     bad=(

@@ -89,7 +89,10 @@ RULE = Rule(
     "DDP424",
     "summing-hook",
     "What a communication hook gives is the gradient: DistributedDataParallel divides by the number"
-    " of ranks in its own, not after that of another (measured: -4.0, where the mean is -2.0).",
+    " of ranks in its own, not after that of another (measured: -4.0, where the mean is -2.0). So"
+    " it is with gradients that a program sums by hand: each rank's loss is a mean over its own"
+    " samples, and the sum of N such is N times that of all. With Adam, whose steps do not grow"
+    " with the gradient, nothing is said.",
     "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.allreduce_hook",
     lint=lint,
     words=("register_comm_hook", ".grad"),

@@ -56,7 +56,7 @@ RULE = Rule(
     "reduced-on-one-rank-used-on-all",
     "dist.reduce(x, dst) leaves the sum in x on dst only: rank 1 kept 2.0 where 3.0 was expected. A"
     " comparison with the best value so far then comes out differently per rank, and the ranks part"
-    " at the next collective.",
+    " at the next collective. Shown by another rank than dst, it is that rank's own value.",
     "pytorch#77562; torch.distributed.reduce; BUGS M03",
     bad=(REDUCED_FOR_ALL, REDUCED_AND_LEFT),
     good=(REDUCED_FOR_ONE,),

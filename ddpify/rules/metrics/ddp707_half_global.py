@@ -119,7 +119,9 @@ RULE = Rule(
     "half-global-number",
     "A quotient of this rank's sum and the count of all ranks is N times too small, one of all"
     " ranks' sum and this rank's count N times too large; an average that a meter keeps does not"
-    " change when its sum and count are replaced by those of all ranks.",
+    " change when its sum and count are replaced by those of all ranks. ReduceOp.AVG divides, as"
+    " hvd.allreduce and Fabric.all_reduce do where nothing else is said: divided by the number of"
+    " ranks once more, a mean is N times too small.",
     "torch.distributed.all_reduce; BUGS M02",
     bad=(trained(loop=_ON_ONE.format(more="", mark="  # DDP707")),),
     good=(trained(loop=_ON_ONE.format(more="\ndist.all_reduce(right)", mark="")),),

@@ -110,7 +110,8 @@ RULE = Rule(
     "torchrun starts one process per GPU. If each of them spawns one per GPU again, N times N"
     " processes with N different ranks ask for one group of N. Who meets whom is chance: of nine"
     " runs of two by two three ended with an error, two hung, and in four there were two groups,"
-    " each of which went on by itself, without an error.",
+    " each of which went on by itself, without an error. And spawn gives each process its number"
+    " before what is in args: with the rank among them the function gets one too many.",
     "torch.multiprocessing documentation; BUGS L07 (killed after 40 s)",
     bad=(
         Example(

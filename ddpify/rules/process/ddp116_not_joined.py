@@ -123,7 +123,8 @@ RULE = Rule(
     "group-not-joined",
     "Collectives, and the rank and the number of processes that torch.distributed tells, are those"
     " of a process group. torchrun starts the processes, but joins none: without"
-    ' init_process_group() each ends with "Default process group has not been initialized".',
+    ' init_process_group() each ends with "Default process group has not been initialized".'
+    " So does a file that asks when it is imported, where the script joins afterwards.",
     "torch.distributed.init_process_group documentation",
     lint=lint,
     bad=(
