@@ -9,7 +9,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
-from ddpify.rules.gradients.switched_off import holds_once
+from ddpify.rules.shared.once import holds_once
 from ddpify.rules.shared.wrapped import backwards
 
 _SWITCH = "set_requires_gradient_sync"
