@@ -55,10 +55,10 @@ def _ahead(run: Run, call: RankCall, plan: RankThing) -> Iterable[Finding]:
             advice="do not prepare this scheduler",
             because=because,
         )
-    elif steps and plan.call is not None and _of_a_share(run, plan.call):
+    elif steps and plan.call is not None and (made := _of_a_share(run, plan.call)) is not None:
         yield Finding(
             "DDP972",
-            plan.call.site,
+            made.site,
             "the schedule counts the batches of one rank, and goes num_processes of them at once:"
             " it has ended early",
             Severity.WARNING,
@@ -97,8 +97,9 @@ def _goes_over(value: RankValue | None, loader: RankThing, depth: int = 3) -> bo
     )
 
 
-def _of_a_share(run: Run, plan: RankCall) -> bool:
-    """Whether a schedule is made with the length of a loader that was prepared before."""
+def _of_a_share(run: Run, plan: RankCall) -> RankCall | None:
+    """Where a schedule gets the length of a loader that was prepared before: the call that makes
+    it, or that of the function which does."""
     every = [(c, t) for c in run.named("builtins.len") if c.args for t in c.args[0].things]
     of_loaders = [(call, loader) for call, loader in every if is_loader(loader)]
     lengths = [call for call, loader in of_loaders if _prepared_before(run, loader, call)]
@@ -106,19 +107,19 @@ def _of_a_share(run: Run, plan: RankCall) -> bool:
     whole = [call for call, _ in of_loaders if call not in lengths]  # these look alike
     keys = {key_of(call.result) for call in lengths if call.result is not None}
     keys -= {key_of(call.result) for call in whole if call.result is not None}
-    values = (*plan.given, *enclosed(plan))
-    given = [
-        value
-        for value in values
-        if not made.isdisjoint(value.sources()) or any(key in key_of(value) for key in keys)
-    ]
-    if any(not _knows_the_size(value) for value in given):
-        return True
+    for call, values in ((plan, plan.given), (plan.way[-2:][0], enclosed(plan))):
+        given = [
+            value
+            for value in values
+            if not made.isdisjoint(value.sources()) or any(key in key_of(value) for key in keys)
+        ]
+        if any(not _knows_the_size(value) for value in given):
+            return call
     written = written_with(plan)  # a function that gives the factor reads names around it
     places = {call.node for call in lengths}
-    return any(holds(node, place) for node in written for place in places) and not any(
-        size in text(node) for node in written for size in _SIZES
-    )
+    held = any(holds(node, place) for node in written for place in places)
+    knows = any(size in text(node) for node in written for size in _SIZES)
+    return plan if held and not knows else None
 
 
 def _prepared_before(run: Run, loader: RankThing, call: RankCall) -> bool:
