@@ -16,7 +16,7 @@ from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import found_under
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
-from ddpify.ranks.values import constant, gathered, merge, symbol
+from ddpify.ranks.values import constant, gathered, key_of, merge, per_rank, symbol
 
 MAX_ITEMS = 8  # of a list that grows; what is put in after these is remembered as its source
 ANY: Final = "**"  # the entry under a name that is not known
@@ -47,6 +47,17 @@ def asked_for(base: RankValue, key: RankValue) -> RankValue:
     if not isinstance(name, str):
         return base
     return replace(base, origins=found_under(name, base.origins))
+
+
+def of_ranks(base: RankValue, key: RankValue, default: RankValue | None) -> RankValue | None:
+    """What each rank finds in a dict under a key of its own, ``{0: "a", 1: "b"}.get(rank)``."""
+    if not key.known or key.atoms[0] == key.atoms[1]:
+        return None
+    entries = dict(base.keys or ())
+    held = [(1 << rank, entries.get(str(atom), default)) for rank, atom in enumerate(key.atoms)]
+    found = [(ranks, value) for ranks, value in held if value is not None]
+    same = ANY in entries or len(found) < len(held)
+    return None if same else per_rank(f"pick[{key_of(base)}]", found, key.origins)
 
 
 def with_entry(base: RankValue, key: RankValue, value: RankValue) -> RankValue:
@@ -166,7 +177,8 @@ def _get(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> Ra
         return any_of(receiver.items)  # of a queue
     if not one.args or receiver.keys is None:
         return None
-    found = entry(receiver, one.args[0])
+    found = of_ranks(receiver, one.args[0], one.args[1] if len(one.args) > 1 else None)
+    found = found or entry(receiver, one.args[0])
     if found is not None or len(one.args) < 2 or entry_name(one.args[0]) is None:
         return found
     # in a later round there may be one

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, PART, PICKED, RANK, STRIDE, Origin, Symbol
+from ddpify.ranks.origins import DATA, IDENTITY, PART, PICKED, PIECE, RANK, STRIDE, Origin, Symbol
 from ddpify.ranks.values import Made, differs, of, spread
 
 # What is computed from the rank by these says it, too.
@@ -29,7 +29,7 @@ _PLAIN_METHODS: Final = frozenset(
 )
 
 
-_SIZES: Final = (PART, PICKED, STRIDE)  # why two ranks may have another number of entries
+_SIZES: Final = (PART, PICKED, PIECE, STRIDE)  # why two ranks may have another number of entries
 _FILLED: Final = frozenset("zeros_like ones_like empty_like".split())
 
 

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ddpify.ranks import words
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.exchanges import exchanges
+from ddpify.site import Site
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per destroy in a ``finally`` whose block holds collectives."""
-    for call in run.named(f"{words.DIST}destroy_process_group"):
+    """Yield a finding per ``finally`` that meets the others, or leaves them, while its block holds
+    collectives."""
+    said: set[Site] = set()
+    for call, closing, body in _closings(run):
+        entered = next((c for c in exchanges(run) if c.place_in(body)), None)
+        if entered is not None and closing not in said:
+            said.add(closing)
+            yield Finding(
+                "DDP811",
+                call.site,
+                "a rank that fails waits here for peers that are inside a collective: its error"
+                " may not be seen before the time limit",
+                Severity.WARNING,
+                advice="meet and destroy the group after success only; torchrun ends the others",
+                because=((entered.site, "the others may be here"),),
+            )
+
+
+def _closings(run: Run) -> Iterator[tuple[RankCall, Site, Site]]:
+    """The calls of a ``finally`` at which a rank waits, in order, with that and its block."""
+    ends = list(run.named(f"{words.DIST}destroy_process_group"))
+    for call in sorted((*ends, *exchanges(run)), key=lambda one: one.order):
         for tried in (tried for one in call.way for tried in one.module.attempts):
-            closes = tried.closing is not None and call.place_in(tried.closing)
-            entered = next((c for c in exchanges(run) if closes and c.place_in(tried.body)), None)
-            if entered is not None:
-                yield Finding(
-                    "DDP811",
-                    call.site,
-                    "a rank that fails waits here for peers that are inside a collective: its error"
-                    " may not be seen before the time limit",
-                    Severity.WARNING,
-                    advice="destroy the group after success only; torchrun ends the others",
-                    because=((entered.site, "the others may be here"),),
-                )
-                break
+            closing = tried.closing
+            if closing is not None and call.place_in(closing):
+                guarded = any(guard.site.within(closing) for guard in call.guards)
+                if call in ends or not guarded:
+                    yield call, closing, tried.body
 
 
 def _closed(end: str, close: str = "    pass") -> Example:
@@ -66,6 +80,7 @@ RULE = Rule(
     bad=(
         _closed("dist.destroy_process_group()  # DDP811"),
         _closed("close()", "    dist.destroy_process_group()  # DDP811"),
+        _closed("dist.barrier()  # DDP811\n        dist.destroy_process_group()"),
     ),
     good=(
         on_ranks("""

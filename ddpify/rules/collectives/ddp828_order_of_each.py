@@ -11,9 +11,10 @@ from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.orders import is_salted
+from ddpify.rules.shared.orders import is_salted, ordered_by
 from ddpify.site import Site
 
+_ELEMENTWISE: Final = ("all_reduce", "reduce", "broadcast")
 _ENTRIES: Final = frozenset("items values keys".split())
 
 
@@ -30,6 +31,26 @@ def lint(run: Run) -> Iterable[Finding]:
         if meeting is not None:
             said.add(loop.site)
             yield _finding(loop, meeting, keyed)
+    yield from _packed(run)
+
+
+def _packed(run: Run) -> Iterator[Finding]:
+    """One finding per collective on a tensor that holds what a dict of each rank has, in its
+    order."""
+    for call in run.named(*(f"{words.DIST}{name}" for name in _ELEMENTWISE)) if run.keyed else ():
+        shared = collective(call)
+        given = shared.given(shared.filled) if shared is not None and shared.group is None else None
+        site = ordered_by(run, given) if given is not None and call.everywhere else None
+        if site is not None:
+            yield Finding(
+                "DDP828",
+                call.site,
+                f"{call.method}() puts numbers together that stand for other things on the other"
+                " ranks: they are in the order of a dict that each rank fills as its samples come",
+                Severity.ERROR,
+                advice="pack them in the order of sorted(…), or of the same list on all ranks",
+                because=((site, "an entry under what this rank's samples say"),),
+            )
 
 
 def _finding(loop: RankLoop, meeting: tuple[RankCall, Site], keyed: Site | None) -> Finding:

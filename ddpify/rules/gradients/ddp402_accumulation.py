@@ -8,7 +8,9 @@ from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, changed
+from ddpify.rules.examples.gradients import trained
 from ddpify.rules.gradients.accumulation import accumulations
+from ddpify.rules.gradients.inner_loops import inner_loops
 from ddpify.rules.gradients.rounds import is_the_same_in_all
 from ddpify.rules.shared.micro_batches import averaged_by_hand, saves_messages
 from ddpify.rules.shared.step_conditions import steps_after
@@ -66,17 +68,20 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per accumulation in which every micro-batch is all-reduced."""
     if any(run.methods("no_sync", "set_requires_gradient_sync")):
         return
-    for one in accumulations(run):
-        if not one.switches and one.wrap.flag("find_unused_parameters") is False:
+    found = [(o.wrap, o.backward, o.step) for o in accumulations(run) if not o.switches]
+    known = {backward for _, backward, _ in found}
+    found += [one for one in inner_loops(run) if one[1] not in known]
+    for wrap, backward, step in found:
+        if wrap.flag("find_unused_parameters") is False:
             yield Finding(
                 "DDP402",
-                one.backward.site,
+                backward.site,
                 "where gradients are accumulated, every micro-batch is all-reduced: right but"
                 " slower",
                 Severity.NOTE,
                 (),
-                _BY_APEX if one.wrap.by_apex else _UNDER,
-                ((one.step.site, "the step"),),
+                _BY_APEX if wrap.by_apex else _UNDER,
+                ((step.site, "the step"),),
             )
 
 
@@ -114,6 +119,15 @@ RULE = Rule(
                 "            if part % 2:\n                self.solver.step()\n"
                 "                self.solver.zero_grad()\n",
             ),
+        ),
+        trained(
+            loop="""
+            optimizer.zero_grad()
+            for x, y in islice(loader, 4):
+                (F.cross_entropy(model(x), y) / 4).backward()  # DDP402
+            optimizer.step()
+            """,
+            top="from itertools import islice",
         ),
     ),
     good=(

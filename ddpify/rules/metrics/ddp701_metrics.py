@@ -28,6 +28,7 @@ from ddpify.rules.examples.dealt import DEALT, HANDED_ON
 from ddpify.rules.examples.dealt import NEAR as NOT_DEALT
 from ddpify.rules.metrics.halves import halves
 from ddpify.rules.metrics.metrics import decided, evaluations, shown
+from ddpify.rules.metrics.own_slices import shown_slices
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -47,6 +48,17 @@ def lint(run: Run) -> Iterable[Finding]:
                 "all_reduce the sums and counts before they are divided",
                 ((one.loader.site or uses[0], "its loader deals the samples"),),
             )
+    for call, cut in shown_slices(run):
+        yield Finding(
+            "DDP701",
+            call.site,
+            "this is of the samples that rank 0 took for itself: the other ranks' results are left"
+            " out",
+            Severity.WARNING,
+            (),
+            "all_reduce the sums and counts before they are divided",
+            ((cut, "each rank takes its own"),),
+        )
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:

@@ -63,6 +63,7 @@ def _averaged(run: Run) -> Iterator[Finding]:
         if one.call.site not in done:
             done.add(one.call.site)
             message, advice = _UNEQUAL if one.mean else _NO_MEAN
+            made = ((one.made.site, "each rank computes its own"),)
             yield Finding(
                 "DDP705",
                 one.call.site,
@@ -70,7 +71,7 @@ def _averaged(run: Run) -> Iterator[Finding]:
                 Severity.WARNING,
                 (),
                 advice,
-                ((one.made.site, "each rank computes its own"),),
+                made if one.made is not one.call else (),
             )
 
 
@@ -96,7 +97,8 @@ RULE = Rule(
     "mean-of-means",
     "The mean of the ranks' means is the mean of all samples only where all ranks count equally"
     " many. With shares of different length, or a count of tokens that are not padding, it is"
-    " another number: .375 where .6 was right. A DistributedSampler's shares are equal.",
+    " another number: .375 where .6 was right. A DistributedSampler's shares are equal. The mean of"
+    " perplexities is no perplexity, and that of roots no root, whatever the shares are.",
     "torch.distributed.all_reduce; BUGS M02",
     bad=(UNEQUAL_MEANS, UNEQUAL_AVERAGE),
     good=(EQUAL_MEANS,),
