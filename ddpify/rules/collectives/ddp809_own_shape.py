@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ddpify.ranks.collective import collective
+from ddpify.ranks.collective import exchange
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
@@ -24,6 +24,8 @@ _SENT: Final = {
     "all_reduce": "tensor",
     "reduce": "tensor",
     "broadcast": "tensor",
+    "Bcast": "buf",
+    **dict.fromkeys(("Reduce", "Allreduce", "Gather", "Allgather"), "sendbuf"),
 }
 _OF_FRAMEWORKS: Final = {
     "accelerate.Accelerator.gather": "tensor",
@@ -89,7 +91,7 @@ def _sent(call: RankCall) -> RankValue | None:
     """The tensor that has to be alike on all ranks, but for its numbers."""
     if call.name in _OF_FRAMEWORKS:
         return call.arg(0, _OF_FRAMEWORKS[call.name])
-    shared, name = collective(call), _SENT.get(call.method, "")
+    shared, name = exchange(call), _SENT.get(call.method, "")
     return shared.given(name) if shared is not None and shared.group is None else None
 
 
