@@ -14,10 +14,12 @@ from typing import Any, Final
 
 from ddpify.ranks import other_libraries, sizes, words
 from ddpify.ranks.collective import collective, is_world
+from ddpify.ranks.events import Exit
 from ddpify.ranks.model import RankCall, RankLoop
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
+from ddpify.ranks.trace import LEAVING
 from ddpify.rules.shared.overlooked import out_of_turn, overlooked
 
 # Method: whether it sends, whether it waits for the other side, and the positions of peer and tag.
@@ -208,7 +210,9 @@ class _Turns:
         """What may have led the rank away before, where that is not known."""
         way = {one.function for one in self.call.way}
         for left in self.run.exits:
-            inside = set(left.loops) & set(self.call.loops)
+            if left.kind in LEAVING and left.function not in way:
+                continue
+            inside = _common(left, self.call)
             before = left.order < self.call.order and left.function in way
             if not (before or inside) or not left.ranks & (1 << self.rank):
                 continue
@@ -276,6 +280,14 @@ class _Turns:
             return None
         names.add(atom.key)
         return self.rounds
+
+
+def _common(left: Exit, call: RankCall) -> list[RankLoop]:
+    """The loops around both that the exit may end: those of the function that it leaves."""
+    loops = [loop for loop in left.loops if loop in call.loops]
+    if left.function is None or left.kind not in LEAVING:
+        return loops
+    return [loop for loop in loops if loop.site.within(left.function.site)]
 
 
 def _is_certain(guards: Any, rank: int) -> bool:
