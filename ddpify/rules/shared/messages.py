@@ -7,7 +7,7 @@ same names, and whatever they stand for is the same on both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 from ddpify.ranks import other_libraries, sizes, words
 from ddpify.ranks.collective import collective, is_world
 from ddpify.ranks.events import Exit
-from ddpify.ranks.model import RankCall, RankLoop
+from ddpify.ranks.model import RankCall, RankGuard, RankLoop
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
@@ -57,6 +57,7 @@ class Message:
     tag: int | None
     place: tuple[int, ...]
     names: frozenset[str]
+    tests: tuple[RankGuard, ...] = ()  # those of its conditions that are not known
     meets: bool = False  # a collective, at which both wait: rank 0 "sends"
 
     @property
@@ -152,21 +153,27 @@ class _Turns:
             known = {f"element@{loop.site}": numbers[n] for loop, numbers, n in at}
             conditions = self._conditions(known)
             if conditions is not None:
-                yield from self._message(known, turn, left.union(names, conditions))
+                tests = tuple(conditions.values())
+                yield from self._message(known, turn, left.union(names, conditions), tests)
 
     def _message(
-        self, known: dict[str, int | None], turn: tuple[int, ...], names: frozenset[str]
+        self,
+        known: dict[str, int | None],
+        turn: tuple[int, ...],
+        names: frozenset[str],
+        tests: tuple[RankGuard, ...],
     ) -> Iterator[Message]:
         place, kind = self._place(turn), _kind(self.call)
         if kind is None:
             first, other = self.rank == 0, 1 - self.rank
-            yield Message(self.call, self.rank, first, True, other, None, place, names, True)
+            one = Message(self.call, self.rank, first, True, other, None, place, names, tests, True)
+            yield one
             return
         sends, waits, at_peer, at_tag = kind
         peer = self._peer(at_peer, sends, known)
         if peer in (0, 1):
             tag = self._tag(at_tag, sends, known)
-            yield Message(self.call, self.rank, sends, waits, peer, tag, place, names)
+            yield Message(self.call, self.rank, sends, waits, peer, tag, place, names, tests)
 
     def _place(self, turn: tuple[int, ...]) -> tuple[int, ...]:
         """Where it comes among the others: by where its loops begin, and their rounds."""
@@ -184,15 +191,35 @@ class _Turns:
         group = self.call.arg(2, "group") if of_torch(self.call) else None
         return group is None or is_world(group)
 
-    def _conditions(self, known: dict[str, int | None]) -> set[str] | None:
+    def _conditions(self, known: dict[str, int | None]) -> dict[str, RankGuard] | None:
         """What decides whether this is reached, where it is not known; None if it is not."""
-        names: set[str] = set()
-        for guard in self.call.conditions:
+        names = self._unknown(self.call.conditions, known)
+        if names is None:
+            return None
+        for left in self._skips():
+            own = [guard for guard in left.guards if guard not in self.call.guards]
+            unknown = self._unknown(own, known)
+            if unknown is None:
+                continue
+            if not unknown:
+                return None
+            if len(unknown) > 1:
+                names[f"left at {left.site}"] = own[-1]
+            for guard in unknown.values() if len(unknown) == 1 else ():
+                names[f"{guard.test.atoms[self.rank].key} {not guard.holds}"] = guard
+        return names
+
+    def _unknown(
+        self, guards: Iterable[RankGuard], known: dict[str, int | None]
+    ) -> dict[str, RankGuard] | None:
+        """The conditions that are not known; None if one does not hold."""
+        names: dict[str, RankGuard] = {}
+        for guard in guards:
             atom = guard.test.atoms[self.rank]
             if isinstance(atom, Symbol):
                 holds = self._holds(atom, known)
                 if holds is None:
-                    names.add(f"{atom.key} {guard.holds}")
+                    names[f"{atom.key} {guard.holds}"] = guard
                 elif holds is not guard.holds:
                     return None
         return names
@@ -210,7 +237,7 @@ class _Turns:
         """What may have led the rank away before, where that is not known."""
         way = {one.function for one in self.call.way}
         for left in self.run.exits:
-            if left.kind in LEAVING and left.function not in way:
+            if left.kind == "continue" or (left.kind in LEAVING and left.function not in way):
                 continue
             inside = _common(left, self.call)
             before = left.order < self.call.order and left.function in way
@@ -218,6 +245,15 @@ class _Turns:
                 continue
             if left.kind != "abort" and (inside or not _is_certain(left.guards, self.rank)):
                 yield f"left at {left.site}"
+
+    def _skips(self) -> Iterator[Exit]:
+        """The ``continue`` statements above it, in a loop around it."""
+        way = {one.function for one in self.call.way}
+        for left in self.run.exits:
+            mine = left.kind == "continue" and left.ranks & (1 << self.rank)
+            before = left.order < self.call.order and left.function in way
+            if mine and before and left.loops and left.loops[-1] in self.call.loops:
+                yield left
 
     def _numbers(self, loop: RankLoop, names: set[str]) -> list[int | None]:
         """What a loop's variable is in each of its rounds."""
