@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from ddpify.ranks import sizes, words
@@ -14,17 +15,20 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared import groups, roots
 from ddpify.rules.shared.arms import meeting
+from ddpify.rules.shared.crossed import crossed
 from ddpify.site import Site
 
 _RANKS: Final = ("src", "dst", "group_src", "group_dst", "root")
 # The root that a call has which names none; broadcast() and reduce() have to name it.
 _FIRST: Final = frozenset("scatter gather gather_object scatter_object_list".split())
+_EXCHANGED: Final = ("tensor", "buf")  # what a collective fills in on each rank
 _OPERATIONS: Final = (f"{words.DIST}ReduceOp.", "mpi4py.MPI.")
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per argument that does not fit those of the other ranks."""
     yield from _in_arms(run)
+    yield from _swapped(run)
     for call in run.calls:
         shared = exchange(call)
         if shared is None or call.star:
@@ -51,6 +55,25 @@ def _in_arms(run: Run) -> Iterator[Finding]:
             first, second = (kind(one, name, 0), kind(other, name, 1)) if kind else (None, None)
             if None not in (first, second) and first != second:
                 yield _finding(other, name, ((one.call.site, f"rank 0's, with {first}"),))
+
+
+def _swapped(run: Run) -> Iterator[Finding]:
+    """``broadcast(mean); broadcast(std)`` on rank 0, and the other way round on the others."""
+    given = [
+        ((one.call, one.node(one.filled)), (other.call, other.node(other.filled)))
+        for one, other in meeting(run)
+        if one.filled in _EXCHANGED
+    ]
+    for one, first, other, second in islice(crossed(given), 1):
+        yield Finding(
+            "DDP825",
+            other.site,
+            f"`{second}` meets `{first}` of rank 0 in this {other.method}(), and the other way"
+            " round: wrong numbers",
+            Severity.ERROR,
+            advice="exchange them in one order on all ranks",
+            because=((one.site, f"rank 0 gives `{first}` here"),),
+        )
 
 
 def _root(shared: Collective, name: str, rank: int) -> Any:

@@ -88,6 +88,41 @@ def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
         return []
 
 
+def sent_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
+    """The sends behind each of which a receive follows, where no rank receives without having sent
+    before, in the same turn: then nobody receives before all have sent."""
+    calls = [call for call in run.calls if _kind(call) is not None]
+    if not run.complete or any(map(_is_beyond, run.calls)) or out_of_turn(run, calls):
+        return
+    if not all(_waits(call) for call in calls):
+        return
+    if overlooked(run, _NAMES, not all(map(of_torch, calls))):
+        return
+    pairs = []
+    for call in calls:
+        if not _sends(call):
+            first = next((c for c in calls if _sends(c) and _turn(c) == _turn(call)), None)
+            if first is None or first.order > call.order or call.star or call.swallows:
+                return
+            pairs.append((first, call))
+    yield from pairs
+
+
+def _sends(call: RankCall) -> bool:
+    kind = _kind(call)
+    return kind is not None and kind[0]
+
+
+def _waits(call: RankCall) -> bool:
+    kind = _kind(call)
+    return kind is not None and kind[1]
+
+
+def _turn(call: RankCall) -> object:
+    tests = [(guard.node, guard.holds) for guard in call.conditions]
+    return call.function, call.stack, call.loops, call.ranks, tests
+
+
 def of_torch(call: RankCall) -> bool:
     """Whether a call is one of torch.distributed."""
     return call.name == f"{words.DIST}{call.method}"
