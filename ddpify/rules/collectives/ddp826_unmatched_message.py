@@ -13,6 +13,7 @@ from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
 from ddpify.rules.shared.crossed import crossed, target
 from ddpify.rules.shared.messages import Message, messages, of_torch
+from ddpify.rules.shared.neighbours import unmet_with_more
 from ddpify.rules.shared.seldom import seldom
 from ddpify.site import Site
 
@@ -23,6 +24,15 @@ def lint(run: Run) -> Iterable[Finding]:
     yield from _mixed(run)
     yield from _swapped(run)
     yield from _seldom(run)
+    waiting = unmet_with_more(run)
+    if waiting is not None:
+        yield Finding(
+            "DDP826",
+            waiting.site,
+            "with more than two ranks, whom this rank receives from sends to another one: a hang",
+            Severity.ERROR,
+            advice="send to one neighbour and receive from the other",
+        )
     held = [{one.way: (one, other) for one, other in unmet(found)} for found in messages(run)]
     if not held:
         return

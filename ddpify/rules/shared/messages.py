@@ -7,6 +7,7 @@ same names, and whatever they stand for is the same on both.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -20,7 +21,7 @@ from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import LEAVING
-from ddpify.rules.shared.overlooked import out_of_turn, overlooked
+from ddpify.rules.shared.overlooked import loops, out_of_turn, overlooked
 
 # Method: whether it sends, whether it waits for the other side, and the positions of peer and tag.
 _TORCH: Final = {
@@ -108,6 +109,45 @@ def sent_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     yield from pairs
 
 
+def sides(run: Run) -> Iterator[tuple[RankCall, bool, ast.expr]]:
+    """All sides of messages of a run: the call, whether it sends, and the expression of the peer;
+    nothing where one is not understood."""
+    found = []
+    calls = [call for call in run.calls if _kind(call) is not None or _is_beyond(call)]
+    posted = [*run.named(f"{words.DIST}P2POp")]
+    both = [*calls, *posted]
+    if not both or not run.complete or out_of_turn(run, both):
+        return
+    if overlooked(run, _NAMES, not all(map(of_torch, both))):
+        return
+    for call in both:
+        parts = _peers(call)
+        if parts is None:
+            return
+        found += [(call, sends, node) for sends, node in parts]
+    yield from found
+
+
+def _peers(call: RankCall) -> list[tuple[bool, ast.expr]] | None:
+    """Whether it sends, and to whom; None if that is not understood."""
+    if call.method == "batch_isend_irecv":
+        return []
+    if call.method == "P2POp":
+        way, given = call.arg(0, "op"), call.node_of(2, "peer")
+        names = {name.rpartition(".")[2] for name in way.names()} if way is not None else set()
+        if given is None or call.arg(3, "group") is not None or len(names) != 1:
+            return None
+        return [(names == {"isend"}, given)]
+    if call.method in ("Sendrecv", "sendrecv"):
+        to, source = call.node_of(1, "dest"), call.node_of(4, "source")
+        return None if to is None or source is None else [(True, to), (False, source)]
+    kind = _kind(call)
+    name = ("dst", "src") if of_torch(call) else ("dest", "source")
+    given = call.node_of(1, name[0 if kind and kind[0] else 1])
+    grouped = of_torch(call) and call.arg(2, "group") is not None
+    return None if kind is None or given is None or grouped else [(kind[0], given)]
+
+
 def _sends(call: RankCall) -> bool:
     kind = _kind(call)
     return kind is not None and kind[0]
@@ -152,14 +192,15 @@ def _is_beyond(call: RankCall) -> bool:
 
 def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
     starts: dict[RankLoop, int] = {}
+    around = {call: tuple(loops(run, call)) for call in calls}
     for call in calls:
-        for loop in call.loops:
+        for loop in around[call]:
             starts.setdefault(loop, call.order)
     made = 0
     for call in calls:
         for rank in (0, 1):
             if call.ranks & (1 << rank):
-                for one in _Turns(run, call, rank, rounds, starts).messages():
+                for one in _Turns(run, call, rank, rounds, starts, around[call]).messages():
                     made += 1
                     if made > MAX_MESSAGES:
                         raise _NotKnown
@@ -175,6 +216,7 @@ class _Turns:
     rank: int
     rounds: int
     starts: dict[RankLoop, int]
+    around: tuple[RankLoop, ...]
 
     def messages(self) -> Iterator[Message]:
         """The messages, in their order."""
@@ -182,9 +224,9 @@ class _Turns:
             raise _NotKnown
         left = frozenset(self._exits())
         names: set[str] = set()
-        loops = [self._numbers(loop, names) for loop in self.call.loops]
-        for turn in product(*(range(len(numbers)) for numbers in loops)):
-            at = zip(self.call.loops, loops, turn, strict=True)
+        held = [self._numbers(loop, names) for loop in self.around]
+        for turn in product(*(range(len(numbers)) for numbers in held)):
+            at = zip(self.around, held, turn, strict=True)
             known = {f"element@{loop.site}": numbers[n] for loop, numbers, n in at}
             conditions = self._conditions(known)
             if conditions is not None:
@@ -212,8 +254,8 @@ class _Turns:
 
     def _place(self, turn: tuple[int, ...]) -> tuple[int, ...]:
         """Where it comes among the others: by where its loops begin, and their rounds."""
-        loops = zip(self.call.loops, turn, strict=True)
-        rounds = [number for loop, n in loops for number in (self.starts[loop], n)]
+        turns = zip(self.around, turn, strict=True)
+        rounds = [number for loop, n in turns for number in (self.starts[loop], n)]
         return (*rounds, self.call.order)
 
     @property
