@@ -46,8 +46,8 @@ _HOT = tuple(
 _NARROW = re.compile(
     r"\bdist\.|distributed\.|all_reduce|all_gather|get_rank|barrier\(|broadcast|random\.(random|choice)"
 )
-# What makes the arrays that mpi4py sends.
-_ARRAYS = ("np.", "numpy.")
+# What makes the arrays that mpi4py sends, and keeps its communicator.
+_ARRAYS = ("np.", "numpy.", "self.")
 # What draws random numbers, as it is mostly written.
 _DRAWS = re.compile(
     r"\brand(?:n|int|perm|n_like|_like)?\(|random\.\w+\(|permutation\(|torch\.normal\("

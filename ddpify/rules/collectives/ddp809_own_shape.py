@@ -69,12 +69,19 @@ def lint(run: Run) -> Iterable[Finding]:
 def _received(run: Run) -> Iterator[Finding]:
     """Messages that are received as something else than they were sent."""
     for sent, received in pairs(run):
-        one, other = sent.call.arg(0, "tensor"), received.call.arg(0, "tensor")
-        if one is None or other is None or not of_torch(sent.call):
+        one, other = (_message(side.call) for side in (sent, received))
+        if one is None or other is None:
             continue
         given, buffer = (one, sent.rank), (other, received.rank)
         fits = not exceeds(extent(*given), extent(*buffer))  # a longer buffer is filled in part
         yield from _unlike(received.call, given, buffer, fits)
+
+
+def _message(call: RankCall) -> RankValue | None:
+    """The tensor, or the buffer, of one side; a pickle has none."""
+    if of_torch(call):
+        return call.arg(0, "tensor")
+    return None if call.method.islower() else call.arg(0, "buf")
 
 
 def _unlike(call: RankCall, one: _Given, other: _Given, fits: bool = False) -> Iterator[Finding]:

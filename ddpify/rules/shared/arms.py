@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator
 from itertools import groupby
 
+from ddpify.ranks import words
 from ddpify.ranks.collective import Collective, exchange
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall
 from ddpify.ranks.origins import Symbol
@@ -29,7 +30,8 @@ def meeting(run: Run) -> Iterator[Pair]:
 
 def _stretches(run: Run) -> Iterator[list[Collective]]:
     """The calls that one rank alone makes, between those that both do."""
-    found = [shared for call in run.calls if (shared := exchange(call)) and shared.group is None]
+    calls = (call for call in run.calls if call.method not in words.SESSION_OPS)
+    found = [shared for call in calls if (shared := exchange(call)) and shared.group is None]
     for alone, held in groupby(found, key=lambda shared: shared.call.ranks != ALL):
         if alone:
             yield [*held]

@@ -39,6 +39,7 @@ _NAMES: Final = {
     "f": "float32",
     "i8": "int64",
     "i4": "int32",
+    "i": "int32",
 }
 _PLAIN: Final = {"float": "float64", "int": "int64", "bool": "bool"}
 _PLACES: Final = {"zeros": 1, "ones": 1, "empty": 1, "array": 1, "asarray": 1, "full": 2}

@@ -80,10 +80,18 @@ def _split(shared: Collective, rank: int) -> tuple[str, str] | None:
     out, into = (_told(shared, name) for name in _SPLITS)
     if into is None or not any(origin.kind in (DATA, RANDOM) for origin in into.all_origins):
         return None
-    if out is not None and (out.atoms[rank] != into.atoms[rank] or not out.all_origins):
+    if out is not None and (_numbers(out, rank) != _numbers(into, rank) or not out.all_origins):
         return None
     what = "this rank's own counts say here how much the others send it: a crash"
     return what, "exchange the counts first, with an all_to_all_single of their own"
+
+
+def _numbers(value: RankValue, rank: int) -> object:
+    """What it is; of ``counts.tolist()`` the counts, which each time are the same."""
+    made = value.things[0].call if len(value.things) == 1 else None
+    if made is not None and made.method == "tolist" and made.receiver is not None:
+        return made.receiver.atoms[rank]
+    return value.atoms[rank]
 
 
 def _told(shared: Collective, name: str) -> RankValue | None:

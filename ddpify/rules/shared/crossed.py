@@ -52,7 +52,11 @@ def _holder(call: RankCall, node: ast.expr | None) -> _Holder | None:
     own = function is not None and function.owner is not None and root is not node
     if own and function is not None and root.id == "self":
         return function.owner, ast.unparse(node)
-    if isinstance(node, ast.Name) and function is not None and node.id in function.parameters:
-        handed = resolved(call, node)
-        return _holder(*handed[0]) if len(handed) == 1 and handed[0][0] is not call else None
+    if function is not None and root.id in function.parameters:
+        handed = resolved(call, root)
+        if len(handed) != 1 or handed[0][0] is call:
+            return None
+        of = _holder(*handed[0])
+        rest = ast.unparse(node).removeprefix(root.id)
+        return None if of is None else (of[0], f"{of[1]}{rest}")
     return function or call.module, ast.unparse(node)

@@ -11,6 +11,7 @@ from ddpify.ranks import sizes
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.values import text
+from ddpify.rules.shared.lengths import length
 
 _SIZED: Final = frozenset("zeros ones empty rand randn standard_normal random".split())
 _NEW: Final = frozenset("new_empty new_zeros new_ones".split())
@@ -43,7 +44,12 @@ def extent(value: RankValue, rank: int) -> Extent | None:
     if value.items is not None or value.keys is not None:
         return None
     things = [thing for thing in value.things if value.ranks_of(thing) & (1 << rank)]
-    if len(things) != 1 or text(value.atoms[rank]) != _name(things[0]):
+    atom = value.atoms[rank]
+    if len(things) != 1 or not isinstance(atom, Symbol) or atom.parts:
+        return None
+    if things[0].kind == "attribute":
+        return Extent(1, (atom.key,))
+    if atom.key != _name(things[0]):
         return None  # `rows[:4]` is made by what made `rows`
     return _of_thing(things[0], rank)
 
@@ -89,6 +95,11 @@ def _by_value(call: RankCall, rank: int) -> Extent | None:
         return _shape(call.args[:1], rank)
     if call.method == "arange" and len(call.args) == 1 and isinstance(call.args[0].atoms[0], int):
         return _shape(call.args, rank)
+    if call.method in ("tensor", "array") and call.args:
+        held = call.args[0]
+        plain = not any(one.items or one.things for one in held.items or ())
+        number = length(held, rank) if plain else None
+        return Extent(number) if number else None
     return None
 
 

@@ -11,7 +11,7 @@ from ddpify.ranks.origins import Symbol
 from ddpify.rules.shared.messages import Message
 
 _ORDERS: Final = frozenset("Lt LtE Gt GtE".split())
-_TESTS: Final = frozenset("isfinite isnan isinf lt le gt ge less greater".split())
+_TESTS: Final = frozenset("isfinite isnan isinf lt le gt ge less greater any all".split())
 
 
 def seldom(found: list[Message]) -> Iterator[tuple[Message, RankGuard, Message]]:

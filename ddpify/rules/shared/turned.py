@@ -18,7 +18,8 @@ _NONE = ""  # a rank that does not come here
 
 def turned(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """Where rank 0 and rank 1 wait in different groups, each of which the other comes to next."""
-    found = [s for call in run.calls if (s := collective(call)) and _names(s) != (_WORLD, _WORLD)]
+    calls = (call for call in run.calls if call.method not in words.SESSION_OPS)
+    found = [s for call in calls if (s := collective(call)) and _names(s) != (_WORLD, _WORLD)]
     for alike, held in groupby(found, key=_is_alike):
         stretch = [] if alike else [*held]
         if not all(map(_is_certain, stretch)):
