@@ -119,19 +119,21 @@ def _size(value: RankValue, rank: int) -> Extent | None:
     """One size, or a whole shape."""
     thing = value.things[0] if len(value.things) == 1 else None
     if thing is not None and thing.name.endswith((".shape", ".numel", ".size")):
-        return _asked(thing, rank)
+        return _asked(thing, text(value.atoms[rank]), rank)
     return None if value.things else _factor(value.atoms[rank])
 
 
-def _asked(thing: RankThing, rank: int) -> Extent | None:
+def _asked(thing: RankThing, key: str, rank: int) -> Extent | None:
     """``x.shape``, ``x.numel()``, ``x.size()``, ``x.size(0)``."""
-    of = thing.call.receiver if thing.call is not None else thing.owner
-    if of is None:
-        return Extent(1, (_name(thing.receiver),)) if thing.receiver is not None else None
-    if thing.call is not None and thing.call.args:
-        dim = thing.call.args[0].constant
-        return Extent(1, (f"{text(of.atoms[rank])}[{dim}]",)) if isinstance(dim, int) else None
-    return extent(of, rank)
+    call = thing.call
+    if call is None or call.receiver is None:  # a property, of `x` itself or of a part of it
+        of = thing.receiver
+        return _of_thing(of, rank) if of is not None and key == f"{_name(of)}.shape" else None
+    if not call.args:
+        return extent(call.receiver, rank)
+    dim = call.args[0].constant
+    name = text(call.receiver.atoms[rank])
+    return Extent(1, (f"{name}[{dim}]",)) if isinstance(dim, int) else None
 
 
 def _factor(atom: Any) -> Extent | None:

@@ -302,7 +302,10 @@ class _Turns:
         return names
 
     def _holds(self, atom: Symbol, known: dict[str, int | None]) -> bool | None:
-        """Whether a condition on a round's number holds: ``i < rounds - 1``."""
+        """Whether a condition on a round's number holds: ``i < rounds - 1``, ``i % 5``."""
+        if atom.parts[:1] != () and atom.parts[0] in ARITHMETIC:
+            number = self._number(atom, known, None)
+            return bool(number) if isinstance(number, int) else None
         if len(atom.parts) != 3 or atom.parts[0] not in COMPARISONS:
             return None
         one, other = (self._number(part, known, None) for part in atom.parts[1:])

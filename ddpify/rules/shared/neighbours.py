@@ -145,12 +145,18 @@ class _Numbers:
         """Where ``self.peer = value`` stands, and who called that."""
         functions = (n for n in ast.walk(module.tree) if isinstance(n, _FUNCTIONS))
         node = next((n for n in functions if any(one is value for one in ast.walk(n))), None)
-        calls = (call for call in self.run.calls if call.target and call.target.node is node)
-        return _Scope(module, node or module.tree, next(calls, None))
+        classes = [n for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef)]
+        owner = next((n.name for n in classes if node in n.body), "")
+        calls = [c for c in self.run.calls if c.target is not None and c.target.node is node]
+        if not calls and getattr(node, "name", "") == "__init__":  # made, and not looked into
+            calls = [c for c in self.run.calls if c.name == f"{module.name}.{owner}"]
+        return _Scope(module, node or module.tree, calls[0] if len(calls) == 1 else None)
 
 
 def _caller(call: RankCall) -> RankCall | None:
-    return call.stack[-1] if call.stack else None
+    """The call that entered the function in which another one stands."""
+    last = call.stack[-1] if call.stack else None
+    return last if last is not None and last.target is call.function else None
 
 
 def _own(root: ast.AST) -> Iterator[ast.AST]:
@@ -180,10 +186,9 @@ def _assigned(root: ast.AST, name: str) -> Iterator[tuple[ast.expr | None, int |
 def _given(at: _Scope, name: str) -> tuple[ast.expr, _Scope] | None:
     """What the caller gives for a parameter."""
     call = at.caller
-    if call is None or call.target is None or call.target.node is not at.node:
+    if call is None or not isinstance(at.node, _FUNCTIONS):
         return None
-    names = list(call.target.parameters)
-    if names[:1] == ["self"]:
-        names = names[1:]
+    names = [one.arg for one in (*at.node.args.posonlyargs, *at.node.args.args)]
+    names = names[1:] if names[:1] == ["self"] else names
     node = call.node_of(names.index(name), name) if name in names else None
     return (node, _Scope(call.module, scope(call), _caller(call))) if node is not None else None
