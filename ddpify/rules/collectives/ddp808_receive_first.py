@@ -101,13 +101,14 @@ def _receives(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
 RULE = Rule(
     "DDP808",
     "same-order-point-to-point",
-    "recv() returns when the message is there. If every rank first receives from its neighbour"
-    " and sends afterwards, nobody ever sends (measured: a timeout on both). Nor does send()"
-    " return before its message is received: with gloo two ranks that first send to each other"
-    " time out, with ten numbers as with four million, and so do two that send and receive two"
-    " tags in different orders. MPI may buffer what is short: with Open MPI Send() of 8 MB hangs"
-    " (measured). Order the calls by parity, post one of them with isend() or irecv(), or hand"
-    " both to batch_isend_irecv().",
+    "recv() returns when the message is there. If every rank first receives from its neighbour and"
+    " sends afterwards, nobody ever sends (measured: a timeout on both). Nor does send() return"
+    " before its message is received: with gloo two ranks that first send to each other time out,"
+    " with ten numbers as with four million, and so do two that send and receive two tags in"
+    " different orders. MPI may buffer what is short: with Open MPI Send() of 8 MB hangs"
+    " (measured). So it is with partners that change in each phase, if whatever is received comes"
+    " behind a send of the same turn. Order the calls by parity, post one of them with isend() or"
+    " irecv(), or hand both to batch_isend_irecv().",
     "torch.distributed documentation, point-to-point communication; BUGS C16",
     lint=lint,
     words=("send(", "recv(", "Send(", "Recv("),

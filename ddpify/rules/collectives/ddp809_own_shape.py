@@ -176,13 +176,18 @@ def _own_type(value: RankValue) -> bool:
 RULE = Rule(
     "DDP809",
     "shapes-may-differ",
-    "A collective moves as many bytes as each rank's own tensor has. Rows that a mask, nonzero()"
-    " or unique() leaves differ in number between ranks, so do those of rows[rank::world] and of a"
-    " last rank that takes the rest, where they do not divide evenly; and torch.tensor(x) takes"
-    " its type from x: measured, an abort on one rank, 1065353216 instead of 1 where a float met"
-    " an integer, numbers that nobody has sent where lengths differed; float64 on rank 0 and"
-    " float32 on the other end in a broken connection, and a broadcast of three floats into int64"
-    " gave 4611686019509518336. Pad to the longest, state the dtype, or send objects.",
+    "A collective moves as many bytes as each rank's own tensor has. Rows that a mask, nonzero() or"
+    " unique() leaves differ in number between ranks, so do those of rows[rank::world] and of a"
+    " last rank that takes the rest, where they do not divide evenly; and torch.tensor(x) takes its"
+    " type from x: measured, an abort on one rank, 1065353216 instead of 1 where a float met an"
+    " integer, numbers that nobody has sent where lengths differed; float64 on rank 0 and float32"
+    " on the other end in a broken connection, and a broadcast of three floats into int64 gave"
+    " 4611686019509518336. Arrays of NumPy are float64 where nothing else is said. A message that"
+    " is longer than the buffer aborts the receiver, integers received as floats are 1.4e-45;"
+    " reduce_scatter_tensor() gives 1/N of what it takes, all_gather_into_tensor() N times that, or"
+    " torch refuses; and what a peer sends in an all_to_all_single() is counted by that peer"
+    " (measured: an abort where a rank gave its own counts for both). Pad to the longest, state the"
+    " dtype, or send objects.",
     "pytorch#156627; ignite#1569; lightning#7773; BUGS C17",
     lint=lint,
     bad=(

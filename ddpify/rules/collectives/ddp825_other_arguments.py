@@ -137,13 +137,15 @@ def _first(value: RankValue) -> tuple[tuple[Site, str], ...]:
 RULE = Rule(
     "DDP825",
     "arguments-of-each-rank",
-    "`src` and `dst` name one rank, the same on all ranks, and so is the operation of a"
-    " reduction. With `src=dist.get_rank()` each rank sends and nobody receives: all wait for the"
-    " time limit. With MAX on one rank and SUM on the other, without an error, each makes half of"
-    " the entries: of 1,000 both ranks got 500 maxima and 500 sums (measured with gloo). A list to"
-    " gather into, or to scatter, is given by that rank alone, with an element for each rank:"
-    " torch raises ValueError where another gives one, RuntimeError where it has another length."
-    " All members name one group: a group on some ranks and that of all on the others is a hang"
+    "`src` and `dst` name one rank, the same on all ranks, and so is the operation of a reduction."
+    " With `src=dist.get_rank()` each rank sends and nobody receives: all wait for the time limit."
+    " With MAX on one rank and SUM on the other, without an error, each makes half of the entries:"
+    " of 1,000 both ranks got 500 maxima and 500 sums (measured with gloo). A list to gather into,"
+    " or to scatter, is given by that rank alone, with an element for each rank: torch raises"
+    " ValueError where another gives one, RuntimeError where it has another length. What is left"
+    " out counts, too: SUM, and rank 0. The n-th call of one rank meets the n-th of the other,"
+    " whatever its variable is called: broadcast in another order, weight and bias are swapped. All"
+    " members name one group: a group on some ranks and that of all on the others is a hang"
     " (measured); and `src` is a number among all ranks (`Global rank 0 is not part of group`).",
     "torch.distributed.broadcast documentation; MPI-CorrBench, parameter matching",
     lint=lint,

@@ -140,7 +140,11 @@ RULE = Rule(
     " numbers (measured with gloo: both ranks time out where the tags differ, and where a message"
     " is sent or received once more than on the other side). Only programs are judged of which"
     " every message is understood; numbers that are not known, such as --steps, are the same on"
-    " both ranks. NCCL does not look at tags.",
+    " both ranks; but a message that rank 0 sends where its own loss is better is not there in each"
+    " round. Of a ring, peers are computed for three and four ranks, too: to the right and from the"
+    " right is right with two alone (measured with three: a timeout). Messages of one tag arrive in"
+    " order, so two that are received in another one are swapped (measured); and mpi4py's send()"
+    " pickles what Recv() would take for numbers. NCCL does not look at tags.",
     "torch.distributed documentation, point-to-point communication; MPI-CorrBench, unmatched calls",
     lint=lint,
     words=("send(", "recv(", "Send(", "Recv("),

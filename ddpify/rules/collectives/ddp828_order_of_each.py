@@ -95,8 +95,9 @@ RULE = Rule(
     " dict has the order in which its entries came. Measured with two gloo processes: in the order"
     " of a set of three names each rank got other sums of other pairs, and parameters of unequal"
     " sizes ended in a broken connection; per-class counts in the order of first occurrence gave"
-    " 0.50 on one rank and 0.38 on the other where 0.31 was right. Lists of files and sets of"
-    " numbers have one order.",
+    " 0.50 on one rank and 0.38 on the other where 0.31 was right. Two groups of which each rank"
+    " uses another one first are a hang (measured). Lists of files and sets of numbers have one"
+    " order.",
     "Python documentation, PYTHONHASHSEED and dict; MPI-CorrBench, call ordering",
     lint=lint,
     bad=(
