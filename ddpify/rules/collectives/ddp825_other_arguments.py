@@ -37,6 +37,9 @@ def lint(run: Run) -> Iterable[Finding]:
         if shared.group is None and call.ranks == ALL and not apart:
             yield from _others(shared)
         if collective(call) is None:
+            few = roots.fixed(shared)
+            if few is not None:
+                yield Finding("DDP825", few.site, few.message, Severity.WARNING, advice=few.advice)
             continue
         wrong = roots.wrong(shared) if shared.group is None else groups.wrong(shared)
         if wrong is not None:
