@@ -11,7 +11,8 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import stuck, unmet
-from ddpify.rules.shared.messages import Message, messages, of_torch, sent_first
+from ddpify.rules.shared.messages import Message, messages
+from ddpify.rules.shared.sides import of_torch, sent_first
 
 _RECEIVE = f"{words.DIST}recv"
 _SEND = f"{words.DIST}send"

@@ -16,8 +16,8 @@ from ddpify.rules.shared import buffers
 from ddpify.rules.shared.arms import meeting
 from ddpify.rules.shared.blocking import pairs
 from ddpify.rules.shared.extents import exceeds, extent, never
-from ddpify.rules.shared.messages import of_torch
 from ddpify.rules.shared.rows import are_uneven
+from ddpify.rules.shared.sides import of_torch
 from ddpify.rules.shared.tensors import dtype
 
 # The parameter of each collective that takes the tensor that has to be alike on all ranks.

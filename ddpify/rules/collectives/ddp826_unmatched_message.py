@@ -12,9 +12,10 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
 from ddpify.rules.shared.crossed import crossed, target
-from ddpify.rules.shared.messages import Message, messages, of_torch
+from ddpify.rules.shared.messages import Message, messages
 from ddpify.rules.shared.neighbours import unmet_with_more
 from ddpify.rules.shared.seldom import seldom
+from ddpify.rules.shared.sides import of_torch
 from ddpify.site import Site
 
 

@@ -7,13 +7,12 @@ same names, and whatever they stand for is the same on both.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
-from ddpify.ranks import other_libraries, sizes, words
+from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import collective, is_world
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import RankCall, RankGuard, RankLoop
@@ -22,25 +21,8 @@ from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import LEAVING
 from ddpify.rules.shared.overlooked import loops, out_of_turn, overlooked
+from ddpify.rules.shared.sides import NAMES, is_beyond, kind, of_torch
 
-# Method: whether it sends, whether it waits for the other side, and the positions of peer and tag.
-_TORCH: Final = {
-    "send": (True, True, 1, 3),
-    "isend": (True, False, 1, 3),
-    "recv": (False, True, 1, 3),
-    "irecv": (False, False, 1, 3),
-}
-_MPI: Final = {
-    **{name: (True, True, 1, 2) for name in ("send", "Send", "ssend", "Ssend")},
-    **{name: (True, False, 1, 2) for name in ("isend", "Isend", "issend", "Issend")},
-    **{name: (False, True, 1, 2) for name in ("recv", "Recv")},
-    **{name: (False, False, 1, 2) for name in ("irecv", "Irecv")},
-}
-_NOT_FOLLOWED: Final = frozenset(
-    "batch_isend_irecv send_object_list recv_object_list sendrecv Sendrecv Sendrecv_replace bsend"
-    " Bsend rsend Rsend probe Probe mprobe iprobe Iprobe Send_init Recv_init".split()
-)
-_NAMES: Final = frozenset((*_TORCH, *_MPI))
 _ANY: Final = frozenset({"mpi4py.MPI.ANY_SOURCE", "mpi4py.MPI.ANY_TAG"})
 MAX_MESSAGES = 400
 _ROUNDS = (3, 5)  # what a number of rounds that is not known is taken for, one after the other
@@ -76,104 +58,17 @@ class _NotKnown(Exception):
 def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
     """All messages between rank 0 and rank 1, once for each number that stands for those that are
     not known; nothing if one is not understood. ``meeting``: with the collectives of all ranks."""
-    calls = [call for call in run.calls if _kind(call) is not None]
-    if not calls or not run.complete or any(map(_is_beyond, run.calls)):
+    calls = [call for call in run.calls if kind(call) is not None]
+    if not calls or not run.complete or any(map(is_beyond, run.calls)):
         return []
-    if out_of_turn(run, calls) or overlooked(run, _NAMES, not all(map(of_torch, calls))):
+    if out_of_turn(run, calls) or overlooked(run, NAMES, not all(map(of_torch, calls))):
         return []
     if meeting:
-        calls = [call for call in run.calls if _kind(call) is not None or _meets(call)]
+        calls = [call for call in run.calls if kind(call) is not None or _meets(call)]
     try:
         return [[*_all(run, calls, rounds)] for rounds in _ROUNDS]
     except _NotKnown:
         return []
-
-
-def sent_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
-    """The sends behind each of which a receive follows, where no rank receives without having sent
-    before, in the same turn: then nobody receives before all have sent."""
-    calls = [call for call in run.calls if _kind(call) is not None]
-    if not run.complete or any(map(_is_beyond, run.calls)) or out_of_turn(run, calls):
-        return
-    if not all(_waits(call) for call in calls):
-        return
-    if overlooked(run, _NAMES, not all(map(of_torch, calls))):
-        return
-    pairs = []
-    for call in calls:
-        if not _sends(call):
-            first = next((c for c in calls if _sends(c) and _turn(c) == _turn(call)), None)
-            if first is None or first.order > call.order or call.star or call.swallows:
-                return
-            pairs.append((first, call))
-    yield from pairs
-
-
-def sides(run: Run) -> Iterator[tuple[RankCall, bool, ast.expr]]:
-    """All sides of messages of a run: the call, whether it sends, and the expression of the peer;
-    nothing where one is not understood."""
-    found = []
-    calls = [call for call in run.calls if _kind(call) is not None or _is_beyond(call)]
-    posted = [*run.named(f"{words.DIST}P2POp")]
-    both = [*calls, *posted]
-    if not both or not run.complete or out_of_turn(run, both):
-        return
-    if overlooked(run, _NAMES, not all(map(of_torch, both))):
-        return
-    for call in both:
-        parts = _peers(call)
-        if parts is None:
-            return
-        found += [(call, sends, node) for sends, node in parts]
-    yield from found
-
-
-def _peers(call: RankCall) -> list[tuple[bool, ast.expr]] | None:
-    """Whether it sends, and to whom; None if that is not understood."""
-    if call.method == "batch_isend_irecv":
-        return []
-    if call.method == "P2POp":
-        way, given = call.arg(0, "op"), call.node_of(2, "peer")
-        names = {name.rpartition(".")[2] for name in way.names()} if way is not None else set()
-        if given is None or call.arg(3, "group") is not None or len(names) != 1:
-            return None
-        return [(names == {"isend"}, given)]
-    if call.method in ("Sendrecv", "sendrecv"):
-        to, source = call.node_of(1, "dest"), call.node_of(4, "source")
-        return None if to is None or source is None else [(True, to), (False, source)]
-    kind = _kind(call)
-    name = ("dst", "src") if of_torch(call) else ("dest", "source")
-    given = call.node_of(1, name[0 if kind and kind[0] else 1])
-    grouped = of_torch(call) and call.arg(2, "group") is not None
-    return None if kind is None or given is None or grouped else [(kind[0], given)]
-
-
-def _sends(call: RankCall) -> bool:
-    kind = _kind(call)
-    return kind is not None and kind[0]
-
-
-def _waits(call: RankCall) -> bool:
-    kind = _kind(call)
-    return kind is not None and kind[1]
-
-
-def _turn(call: RankCall) -> object:
-    tests = [(guard.node, guard.holds) for guard in call.conditions]
-    return call.function, call.stack, call.loops, call.ranks, tests
-
-
-def of_torch(call: RankCall) -> bool:
-    """Whether a call is one of torch.distributed."""
-    return call.name == f"{words.DIST}{call.method}"
-
-
-def _kind(call: RankCall) -> tuple[bool, bool, int, int] | None:
-    if of_torch(call):
-        return _TORCH.get(call.method)
-    if call.name == f"{other_libraries.MPI}{call.method}":
-        return _MPI.get(call.method)
-    return None
 
 
 def _meets(call: RankCall) -> bool:
@@ -182,12 +77,6 @@ def _meets(call: RankCall) -> bool:
     if shared is None or shared.group is not None or call.method in words.SESSION_OPS:
         return False
     return shared.waits is True
-
-
-def _is_beyond(call: RankCall) -> bool:
-    """Messages that are not followed."""
-    prefix = call.name.removesuffix(call.method)
-    return prefix in (words.DIST, other_libraries.MPI) and call.method in _NOT_FOLLOWED
 
 
 def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
@@ -240,13 +129,13 @@ class _Turns:
         names: frozenset[str],
         tests: tuple[RankGuard, ...],
     ) -> Iterator[Message]:
-        place, kind = self._place(turn), _kind(self.call)
-        if kind is None:
+        place, how = self._place(turn), kind(self.call)
+        if how is None:
             first, other = self.rank == 0, 1 - self.rank
             one = Message(self.call, self.rank, first, True, other, None, place, names, tests, True)
             yield one
             return
-        sends, waits, at_peer, at_tag = kind
+        sends, waits, at_peer, at_tag = how
         peer = self._peer(at_peer, sends, known)
         if peer in (0, 1):
             tag = self._tag(at_tag, sends, known)

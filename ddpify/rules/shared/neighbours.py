@@ -13,7 +13,7 @@ from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.modules import Module
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.messages import sides
+from ddpify.rules.shared.sides import sides
 from ddpify.rules.shared.syntax import dotted, scope
 
 _DEEPEST: Final = 12
