@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
-from ddpify.rules.shared.crossed import crossed, target
+from ddpify.rules.shared.crossed import crossed, exchanged
 from ddpify.rules.shared.messages import Message, messages
 from ddpify.rules.shared.neighbours import unmet_with_more
 from ddpify.rules.shared.seldom import seldom
@@ -37,6 +35,8 @@ def lint(run: Run) -> Iterable[Finding]:
     held = [{one.way: (one, other) for one, other in unmet(found)} for found in messages(run)]
     if not held:
         return
+    if not run.script and len({one.sends for one in messages(run)[0]}) == 1:
+        return  # no script leads here: the other side may be in another program
     first, second = held
     wrong = {way: found for way, found in first.items() if way[0] == way[1]}
     if any(one.names for one, _ in wrong.values()):
@@ -66,7 +66,7 @@ def _mixed(run: Run) -> Iterator[Finding]:
 def _swapped(run: Run) -> Iterator[Finding]:
     """Two messages that are received into each other's variables."""
     given = [
-        ((sent.call, _tensor(sent.call)), (received.call, _tensor(received.call)))
+        ((sent.call, exchanged(sent.call)), (received.call, exchanged(received.call)))
         for sent, received in pairs(run)
     ]
     for sent, first, received, second in islice(crossed(given), 1):
@@ -78,15 +78,6 @@ def _swapped(run: Run) -> Iterator[Finding]:
             advice="receive in the order in which they are sent",
             because=((sent.site, f"`{first}` is sent here"),),
         )
-
-
-def _tensor(call: RankCall) -> ast.expr | None:
-    """What is sent, or received; that of ``mean = comm.recv()`` is what the name stands for."""
-    if of_torch(call):
-        return call.node_of(0, "tensor")
-    if call.method in ("send", "recv"):
-        return call.node_of(0, "obj") if call.method == "send" else target(call)
-    return call.node_of(0, "buf")
 
 
 def _seldom(run: Run) -> Iterator[Finding]:

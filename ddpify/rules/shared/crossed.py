@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks.model import RankCall
+from ddpify.rules.shared.sides import of_torch
 from ddpify.rules.shared.syntax import resolved, scope
 
 _KEEPING: Final = frozenset("contiguous detach clone cpu cuda numpy view reshape flatten".split())
@@ -25,7 +26,16 @@ def crossed(pairs: Iterable[tuple[Given, Given]]) -> Iterator[tuple[RankCall, st
             yield one[0], first[1], other[0], second[1]
 
 
-def target(call: RankCall) -> ast.expr | None:
+def exchanged(call: RankCall) -> ast.expr | None:
+    """What is sent, or received; that of ``mean = comm.recv()`` is what the name stands for."""
+    if of_torch(call):
+        return call.node_of(0, "tensor")
+    if call.method in ("send", "recv"):
+        return call.node_of(0, "obj") if call.method == "send" else _target(call)
+    return call.node_of(0, "buf")
+
+
+def _target(call: RankCall) -> ast.expr | None:
     """The variable that a call's result is assigned to."""
     for node in ast.walk(scope(call)):
         if isinstance(node, ast.Assign) and node.value is call.node and len(node.targets) == 1:
