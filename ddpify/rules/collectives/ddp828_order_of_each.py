@@ -12,6 +12,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.orders import is_salted, ordered_by
+from ddpify.rules.shared.turned import turned
 from ddpify.site import Site
 
 _ELEMENTWISE: Final = ("all_reduce", "reduce", "broadcast")
@@ -32,6 +33,16 @@ def lint(run: Run) -> Iterable[Finding]:
             said.add(loop.site)
             yield _finding(loop, meeting, keyed)
     yield from _packed(run)
+    for one, other in turned(run):
+        yield Finding(
+            "DDP828",
+            other.site,
+            f"rank 1 enters {other.method}() in this group while rank 0 enters {one.method}() in"
+            " another that rank 1 comes to later: both wait, a hang",
+            Severity.ERROR,
+            advice="use the groups in one order on all ranks",
+            because=((one.site, "where rank 0 waits"),),
+        )
 
 
 def _packed(run: Run) -> Iterator[Finding]:
@@ -105,8 +116,9 @@ RULE = Rule(
     " dict has the order in which its entries came. Measured with two gloo processes: in the order"
     " of a set of three names each rank got other sums of other pairs, and parameters of unequal"
     " sizes ended in a broken connection; per-class counts in the order of first occurrence gave"
-    " 0.50 on one rank and 0.38 on the other where 0.31 was right. Lists of files and sets of"
-    " numbers have one order.",
+    " 0.50 on one rank and 0.38 on the other where 0.31 was right. Two groups of which each rank"
+    " uses another one first are a hang (measured). Lists of files and sets of numbers have one"
+    " order.",
     "Python documentation, PYTHONHASHSEED and dict; MPI-CorrBench, call ordering",
     lint=lint,
     bad=(

@@ -15,6 +15,7 @@ _ROOTED: Final = {
     "gather_object": ("object_gather_list", "dst"),
     "scatter": ("scatter_list", "src"),
 }
+_USUAL: Final = 8  # so many processes a program may be written for
 # A list with an element for each rank.
 _OF_ALL: Final = {
     "all_gather": "tensor_list",
@@ -34,6 +35,26 @@ def wrong(shared: Collective) -> Complaint | None:
     if given is not None and not stays(call, given):
         return None
     return _misplaced(shared) or _uneven(shared)
+
+
+def fixed(shared: Collective) -> Complaint | None:
+    """A list that mpi4py scatters of which the length has nothing to do with the ranks' number."""
+    call, value = shared.call, shared.given("sendobj")
+    node = shared.node("sendobj")
+    if call.method != "scatter" or value is None or node is None or not stays(call, node):
+        return None
+    root = shared.given("root")
+    number = root.constant if root is not None else 0
+    rank = sizes.with_two(number) if isinstance(number, int) else -1
+    held = length(value, rank) if rank in (0, 1) and call.ranks & (1 << rank) else None
+    if held is None or sizes.with_two(held) <= _USUAL or isinstance(held, sizes.Sized):
+        return None
+    return Complaint(
+        call.site,
+        f"scatter() takes one element for each rank, and this list has {held}: a crash with any"
+        " other number of processes",
+        "scatter a list of lists, one for each rank",
+    )
 
 
 def _misplaced(shared: Collective) -> Complaint | None:
