@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.python import writers
+from ddpify.ranks import words
 from ddpify.ranks.events import Exit, Store
 from ddpify.ranks.model import RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
@@ -15,6 +16,7 @@ from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.ranks.words import FILE_TESTS, OWN_FILES
+from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.feeds import held
 from ddpify.site import Site
 
@@ -36,6 +38,9 @@ _LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
 SAME = "the same contents, as far as is seen, but damaged where two write at once"
 OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
+# They are imported for much else.
+_IDLE = frozenset({"lightning", "transformers"})
+_BY_ARGUMENTS = (*words.COMMANDLINES, words.HF_ARGUMENTS)
 SPAWN = "torch.multiprocessing.spawn"
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
@@ -222,13 +227,21 @@ def _written(run: Run, write: Write) -> Iterator[RankValue]:
 
 def by_all(run: Run, call: RankCall) -> bool:
     """Whether all ranks surely come to a call, each as a process of its own."""
-    if not call.everywhere or in_parent(run, call) or not (run.session or run.frameworks):
+    if not call.everywhere or in_parent(run, call) or not _starts(run) or is_locked(call):
         return False
-    if is_locked(call):
-        return False
+    if run.session is not None and excludes(run, run.session, call):
+        return False  # where there is no group
     if any(_unsure(guard) or _ruled_out(guard) for guard in call.guards):
         return False
     return not any(_may_leave(run, entered, call) for entered in call.stack)
+
+
+def _starts(run: Run) -> bool:
+    """Whether there are several processes: a library that may start some is called to."""
+    if run.session is not None or not run.script:
+        return run.session is not None or bool(run.frameworks)
+    idle = run.frameworks <= _IDLE and run.opener is None
+    return bool(run.frameworks) and (not idle or any(run.named(*_BY_ARGUMENTS)) or run.assumed)
 
 
 def is_locked(call: RankCall) -> bool:
