@@ -55,8 +55,11 @@ def lint(run: Run) -> Iterable[Finding]:
         call = next(
             (one for t in _forwards(backward) if (one := made.get(t, t.call)) in calls), None
         )
-        found = _harm(run, backward, call) if call is not None else None
-        if call is not None and found is not None:
+        own = (one for one in run.backwards if of_framework(one))
+        if call is None or any(excludes(run, one, backward) for one in (call, *own)):
+            continue  # a start without the framework
+        found = _harm(run, backward, call)
+        if found is not None:
             yield Finding("DDP970", backward.site, *found, because=((call.site, "prepared here"),))
 
 
