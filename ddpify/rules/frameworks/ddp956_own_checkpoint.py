@@ -74,8 +74,8 @@ RULE = Rule(
     "checkpoint-found-by-each",
     "Lightning's processes run the script from its first line, the others seconds after the first,"
     " which may have made folders and files by then. Before fit there is no process group, and"
-    " trainer.strategy.broadcast gives each process what it has (Lightning 2.6, measured). Of a list"
-    " of files alone a note is made: the first process waits for the others before it writes any.",
+    " trainer.strategy.broadcast gives each process what it has (Lightning 2.6, measured). Of a"
+    " list of files alone a note is made: the first process waits for the others before it writes.",
     "lightning.pytorch.strategies.DDPStrategy.broadcast; lightning#20536",
     lint=lint,
     bad=(

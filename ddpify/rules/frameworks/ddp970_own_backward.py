@@ -144,8 +144,8 @@ RULE = Rule(
     " fp16, fabric.backward() for 16-mixed. Without it the gradient of 4 micro-batches was 4 times"
     " as large (measured, Accelerate 1.15: 1.184, .296), and a GradScaler that has scaled nothing"
     " refuses to step. With one micro-batch in float32 or bf16 both are the same. DeepSpeed's"
-    " engine averages in engine.backward(), and steps and counts in engine.step(); a backward of the"
-    " starts without an engine is none of its business.",
+    " engine averages in engine.backward(), and steps and counts in engine.step(); a backward of"
+    " the starts without an engine is none of its business.",
     "accelerate docs (gradient accumulation; quick tour), Fabric docs (fabric.backward);"
     " DeepSpeed#7665; BUGS G10",
     lint=lint,

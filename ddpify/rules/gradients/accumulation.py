@@ -213,7 +213,8 @@ def _some_rounds(one: Accumulation) -> bool:
         return False
     steps = [rounds.happens(one.step, n) for n in rounds.numbers]
     goes = [rounds.happens(one.backward, n) for n in rounds.numbers]
-    return True in steps and sum(s is False for s in steps) > len(steps) // 3 and _more(goes, steps)
+    some = True in steps or (None, None) in zip(steps, goes, strict=True)  # in an arm of both
+    return some and sum(s is False for s in steps) > len(steps) // 3 and _more(goes, steps)
 
 
 def _apart(one: Accumulation, rounds: Window) -> bool:

@@ -51,6 +51,8 @@ def _contrary(one: RankGuard, other: RankGuard) -> bool:
     """Whether two conditions, of which all ranks say the same, do not both hold."""
     if spread(one.test) or spread(other.test):
         return False
+    if one.test.known or other.test.known:  # of two calls of one function, say
+        return False
     if one.node is other.node or key_of(one.test) == key_of(other.test):
         return one.holds is not other.holds
     first, second = (guard.test.atoms[0] for guard in (one, other))

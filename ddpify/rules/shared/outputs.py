@@ -229,7 +229,7 @@ def by_all(run: Run, call: RankCall) -> bool:
     """Whether all ranks surely come to a call, each as a process of its own."""
     if not call.everywhere or in_parent(run, call) or not _starts(run) or is_locked(call):
         return False
-    if run.session is not None and excludes(run, run.session, call):
+    if run.openings and all(excludes(run, one, call) for one in run.openings):
         return False  # where there is no group
     if any(_unsure(guard) or _ruled_out(guard) for guard in call.guards):
         return False

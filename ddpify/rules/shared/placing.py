@@ -126,7 +126,7 @@ def elsewhere(run: Run, call: RankCall) -> bool:
 
     `if args.distributed: … else: device = "cuda:0"` is right in both arms.
     """
-    if run.session is not None and chosen_apart(run.session, call):
+    if run.openings and all(chosen_apart(one, call) for one in run.openings):
         return True
     opened = dict(_conditions(run.session)) if run.session is not None else {}
     for key, holds in _conditions(call):
