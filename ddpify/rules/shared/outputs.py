@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ddpify.python import writers
 from ddpify.ranks import words
 from ddpify.ranks.events import Exit, Store
+from ddpify.ranks.interest import ASKED, says
 from ddpify.ranks.model import RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.prepared import is_model
@@ -40,7 +41,7 @@ OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 # They are imported for much else.
 _IDLE = frozenset({"lightning", "transformers"})
-_BY_ARGUMENTS = (*words.COMMANDLINES, words.HF_ARGUMENTS)
+_STARTING = (words.TRAINER, *words.COMMANDLINES, words.HF_TRAINER, words.HF_ARGUMENTS)
 SPAWN = "torch.multiprocessing.spawn"
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
@@ -240,8 +241,21 @@ def _starts(run: Run) -> bool:
     """Whether there are several processes: a library that may start some is called to."""
     if run.session is not None or not run.script:
         return run.session is not None or bool(run.frameworks)
-    idle = run.frameworks <= _IDLE and run.opener is None
-    return bool(run.frameworks) and (not idle or any(run.named(*_BY_ARGUMENTS)) or run.assumed)
+    if run.assumed or not run.frameworks <= _IDLE:
+        return bool(run.frameworks)
+    return run.opener is not None or any(map(_may_start, run.calls)) or _asks(run)
+
+
+def _may_start(call: RankCall) -> bool:
+    """Whether it makes what starts processes, or a class of the project that is one."""
+    made = call.result.things if call.result is not None else ()
+    own = (thing.cls for thing in made if thing.cls is not None)
+    return call.name in _STARTING or any(cls.inherits(*_STARTING) for cls in own)
+
+
+def _asks(run: Run) -> bool:
+    """Whether a file asks Hugging Face's Trainer, which joins what torchrun starts, who it is."""
+    return any(says(module.source.text, ASKED) for module in run.modules.values())
 
 
 def is_locked(call: RankCall) -> bool:
