@@ -28,7 +28,7 @@ _FRAMEWORK = re.compile(
 )
 _FRAMEWORKS = ("accelerate", "deepspeed", "horovod", "mpi4py", "lightning")
 # What a program with the Hugging Face Trainer asks where it means several processes.
-_ASKED = (
+ASKED = (
     *("is_world_process_zero", "is_local_process_zero", "local_rank", "process_index"),
     *("should_save", "fsdp=", "deepspeed=", "ddp_find_unused_parameters="),
 )
@@ -120,7 +120,7 @@ def is_distributed(text: str) -> bool:
     """Whether a file is about several processes."""
     if says(text, _DISTRIBUTED):
         return True
-    if "transformers" in text and says(text, _ASKED):
+    if "transformers" in text and says(text, ASKED):
         return True
     return says(text, _FRAMEWORKS) and bool(_FRAMEWORK.search(text))
 

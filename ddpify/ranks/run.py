@@ -92,6 +92,12 @@ class Run:
         return module.name if module.source.text.startswith(HEADER_PREFIX) else INSTALLED
 
     @cached_property
+    def openings(self) -> tuple[RankCall, ...]:
+        """The calls that open the process group, each in a start or an arm of its own."""
+        session = () if self.session is None else (self.session,)
+        return tuple(dict.fromkeys((*session, *self.named(f"{words.DIST}init_process_group"))))
+
+    @cached_property
     def opener(self) -> RankCall | None:
         """The call that begins the session: a process group's, or a framework's."""
         return self.session or next(self.named(*words.STARTERS, words.HF_TRAINER), None)

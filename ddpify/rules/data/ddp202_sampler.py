@@ -251,7 +251,8 @@ RULE = Rule(
     "DDP202",
     "missing-distributed-sampler",
     "Without a distributed sampler every rank iterates over the whole data set: N ranks do the"
-    " same epoch N times, and with one seed they even train on the same batches.",
+    " same epoch N times, and with one seed they even train on the same batches. A rank may also"
+    " take its rows of each batch, or every N-th batch, by its number.",
     "torch.utils.data.distributed.DistributedSampler; BUGS D04",
     check,
     bad=(

@@ -52,7 +52,8 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         says_rank = any(value.by_rank for value in call.given)
         some = any(guard.test.local and not guard.test.known for guard in call.guards)
-        if not (says_rank or (some and not hooks) or "file" in call.kwargs):
+        some = some and not (hooks and run.assumed)
+        if not (says_rank or some or "file" in call.kwargs):
             yield Finding(
                 "DDP501",
                 call.site,

@@ -21,6 +21,7 @@ from ddpify.rules.shared.accelerators import (
     things_of,
     within,
 )
+from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.wrapped import live
 
 _SCALED: Final = ("16-mixed", "16", 16)
@@ -54,8 +55,11 @@ def lint(run: Run) -> Iterable[Finding]:
         call = next(
             (one for t in _forwards(backward) if (one := made.get(t, t.call)) in calls), None
         )
-        found = _harm(run, backward, call) if call is not None else None
-        if call is not None and found is not None:
+        own = (one for one in run.backwards if of_framework(one))
+        if call is None or any(excludes(run, one, backward) for one in (call, *own)):
+            continue  # a start without the framework
+        found = _harm(run, backward, call)
+        if found is not None:
             yield Finding("DDP970", backward.site, *found, because=((call.site, "prepared here"),))
 
 
@@ -66,8 +70,11 @@ def _past_engines(run: Run) -> Iterator[Finding]:
         own = [c for c in run.calls if c.receiver is not None and made in c.receiver.things]
         called = {call.method for call in own}
         because = ((engine.site, "made here"),)
+        arms = (engine, *(call for call in own if call.method == "backward"))
         for backward in run.backwards:
-            if backward.method == "backward" and made in set(_forwards(backward)):
+            if backward.method != "backward" or made not in set(_forwards(backward)):
+                continue
+            if not any(excludes(run, one, backward) for one in arms):  # a start without the engine
                 yield Finding("DDP970", backward.site, *_BACK, because=because)
         for step in run.methods("step") if "step" not in called and "backward" in called else ():
             if text(step.receiver.atoms[0] if step.receiver else "") == f"optimizer@{engine.site}":
@@ -137,7 +144,8 @@ RULE = Rule(
     " fp16, fabric.backward() for 16-mixed. Without it the gradient of 4 micro-batches was 4 times"
     " as large (measured, Accelerate 1.15: 1.184, .296), and a GradScaler that has scaled nothing"
     " refuses to step. With one micro-batch in float32 or bf16 both are the same. DeepSpeed's"
-    " engine averages in engine.backward(), and steps and counts in engine.step().",
+    " engine averages in engine.backward(), and steps and counts in engine.step(); a backward of"
+    " the starts without an engine is none of its business.",
     "accelerate docs (gradient accumulation; quick tour), Fabric docs (fabric.backward);"
     " DeepSpeed#7665; BUGS G10",
     lint=lint,

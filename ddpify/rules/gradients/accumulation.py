@@ -209,11 +209,22 @@ def _after(step: RankCall, backward: RankCall) -> bool:
 
 def _some_rounds(one: Accumulation) -> bool:
     rounds = one.window(0)
-    if rounds is None:
+    if rounds is None or _apart(one, rounds):
         return False
     steps = [rounds.happens(one.step, n) for n in rounds.numbers]
     goes = [rounds.happens(one.backward, n) for n in rounds.numbers]
-    return True in steps and sum(s is False for s in steps) > len(steps) // 3 and _more(goes, steps)
+    some = True in steps or (None, None) in zip(steps, goes, strict=True)  # in an arm of both
+    return some and sum(s is False for s in steps) > len(steps) // 3 and _more(goes, steps)
+
+
+def _apart(one: Accumulation, rounds: Window) -> bool:
+    """Whether a condition that no round decides leads to either: ``if accumulates: … else: …``."""
+    held = {guard.node: guard.holds for guard in one.backward.guards}
+    tests = [g.test for g in one.step.guards if held.get(g.node, g.holds) is not g.holds]
+    return any(
+        all(evaluate(test.atoms[0], rounds.known(n)) is None for n in rounds.numbers)
+        for test in tests
+    )
 
 
 def _more(goes: list[bool | None], steps: list[bool | None]) -> bool:

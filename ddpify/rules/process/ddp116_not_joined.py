@@ -13,6 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.process.imported_early import made_by_imports
+from ddpify.rules.shared.exclusion import excludes
 
 _ASKING: Final = words.RANK_CALLS | words.SIZE_CALLS
 
@@ -41,7 +42,8 @@ def _too_early(run: Run) -> Iterable[Finding]:
         return
     leaves = [call.order for call in run.named(f"{words.DIST}destroy_process_group")]
     for one, other in pairwise(joins):
-        if not any(one.order < order < other.order for order in leaves):
+        left = any(one.order < order < other.order for order in leaves)
+        if not left and not excludes(run, one, other):
             yield Finding(
                 "DDP116",
                 other.site,
@@ -51,6 +53,7 @@ def _too_early(run: Run) -> Iterable[Finding]:
                 because=((one.site, "joined here"),),
             )
     early = (one for one in run.calls if one.order < joins[0].order)
+    early = (one for one in early if not any(excludes(run, one, join) for join in joins))
     call = next((one for one in early if _needs_group(one) or _is_dealt(one)), None)
     imported = made_by_imports(run, joins[0]) if call is None else ()
     call = call or next((one for one in imported if _asks_group(one)), None)

@@ -2,34 +2,81 @@
 
 from __future__ import annotations
 
+import ast
+from typing import TypeGuard
+
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import ALL, RankCall, RankGuard
+from ddpify.ranks.operations import COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import ABORT
 from ddpify.ranks.values import key_of, spread
 
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_ORDERS = ("Eq", "NotEq", "Lt", "LtE", "Gt", "GtE")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, *_COMPREHENSIONS)
+
 
 def excludes(run: Run, a: RankCall, b: RankCall) -> bool:
     """Whether the ranks agree which of two calls they make: ``if train: save() else: load()``."""
-    return any(_contrary(one, other) for one in a.guards for other in b.guards) or any(
-        _ends(left, a, b) for left in run.exits if a.order < left.order < b.order
+    return (
+        any(_contrary(one, other) for one in a.guards for other in b.guards)
+        or any(_ends(left, a, b) for left in run.exits if a.order < left.order < b.order)
+        or chosen_apart(a, b)
     )
+
+
+def chosen_apart(a: RankCall, b: RankCall) -> bool:
+    """Whether one call leads to either, by what it calls: ``{"none": Local, "ddp": Several}[how]``.
+
+    In a loop, or in what a loop calls, that may be each in turn.
+    """
+    for one, other in zip(a.way, b.way, strict=False):
+        if one is not other:
+            what, instead = (one.name, one.target), (other.name, other.target)
+            agreed = one.everywhere and other.everywhere
+            return agreed and one.node is other.node and what != instead and not _repeats(one)
+    return False
+
+
+def _repeats(call: RankCall) -> bool:
+    """Whether it is made again and again, be it of a few known things."""
+    scope = call.function.node if call.function is not None else call.module.tree
+    loops = (node for node in ast.walk(scope) if isinstance(node, _LOOPS))
+    return bool(call.loops) or any(call.site.within(call.module.site(node)) for node in loops)
 
 
 def _contrary(one: RankGuard, other: RankGuard) -> bool:
     """Whether two conditions, of which all ranks say the same, do not both hold."""
     if spread(one.test) or spread(other.test):
         return False
+    if one.test.known or other.test.known:  # of two calls of one function, say
+        return False
     if one.node is other.node or key_of(one.test) == key_of(other.test):
         return one.holds is not other.holds
     first, second = (guard.test.atoms[0] for guard in (one, other))
-    if not (isinstance(first, Symbol) and isinstance(second, Symbol) and one.holds and other.holds):
+    if not _is_comparison(first) or not _is_comparison(second) or first.parts[1] != second.parts[1]:
         return False
-    a, b = first.parts, second.parts
-    if (*a[:1], *b[:1]) != ("Eq", "Eq") or isinstance(a[2], Symbol) or isinstance(b[2], Symbol):
+    told = {first.parts[2], second.parts[2]}
+    if any(type(value) is not int for value in told):  # of texts only equality says something
+        equal = one.holds and other.holds and first.parts[0] == second.parts[0] == "Eq"
+        return equal and len(told) == 2
+    near = {value + step for value in told for step in (-1, 0, 1)}
+    return not any(_lets(one, value) and _lets(other, value) for value in near)
+
+
+def _is_comparison(atom: object) -> TypeGuard[Symbol]:
+    """Whether a condition compares something with a constant."""
+    if not isinstance(atom, Symbol) or len(atom.parts) != 3 or atom.key.startswith("not "):
         return False
-    return bool(a[1] == b[1] and a[2] != b[2])
+    return atom.parts[0] in _ORDERS and isinstance(atom.parts[2], str | int)
+
+
+def _lets(guard: RankGuard, value: int) -> bool:
+    """Whether a condition lets a number through: ``world > 1``."""
+    operator, _, bound = guard.test.atoms[0].parts
+    return bool(COMPARISONS[operator](value, bound)) is guard.holds
 
 
 def _ends(left: Exit, a: RankCall, b: RankCall) -> bool:

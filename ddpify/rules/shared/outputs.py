@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.python import writers
+from ddpify.ranks import words
 from ddpify.ranks.events import Exit, Store
+from ddpify.ranks.interest import ASKED, says
 from ddpify.ranks.model import RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.ranks.words import FILE_TESTS, OWN_FILES
+from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.feeds import held
 from ddpify.site import Site
 
@@ -36,6 +39,9 @@ _LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
 SAME = "the same contents, as far as is seen, but damaged where two write at once"
 OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
+# They are imported for much else.
+_IDLE = frozenset({"lightning", "transformers"})
+_STARTING = (words.TRAINER, *words.COMMANDLINES, words.HF_TRAINER, words.HF_ARGUMENTS)
 SPAWN = "torch.multiprocessing.spawn"
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
@@ -222,13 +228,34 @@ def _written(run: Run, write: Write) -> Iterator[RankValue]:
 
 def by_all(run: Run, call: RankCall) -> bool:
     """Whether all ranks surely come to a call, each as a process of its own."""
-    if not call.everywhere or in_parent(run, call) or not (run.session or run.frameworks):
+    if not call.everywhere or in_parent(run, call) or not _starts(run) or is_locked(call):
         return False
-    if is_locked(call):
-        return False
+    if run.openings and all(excludes(run, one, call) for one in run.openings):
+        return False  # where there is no group
     if any(_unsure(guard) or _ruled_out(guard) for guard in call.guards):
         return False
     return not any(_may_leave(run, entered, call) for entered in call.stack)
+
+
+def _starts(run: Run) -> bool:
+    """Whether there are several processes: a library that may start some is called to."""
+    if run.session is not None or not run.script:
+        return run.session is not None or bool(run.frameworks)
+    if run.assumed or not run.frameworks <= _IDLE:
+        return bool(run.frameworks)
+    return run.opener is not None or any(map(_may_start, run.calls)) or _asks(run)
+
+
+def _may_start(call: RankCall) -> bool:
+    """Whether it makes what starts processes, or a class of the project that is one."""
+    made = call.result.things if call.result is not None else ()
+    own = (thing.cls for thing in made if thing.cls is not None)
+    return call.name in _STARTING or any(cls.inherits(*_STARTING) for cls in own)
+
+
+def _asks(run: Run) -> bool:
+    """Whether a file asks Hugging Face's Trainer, which joins what torchrun starts, who it is."""
+    return any(says(module.source.text, ASKED) for module in run.modules.values())
 
 
 def is_locked(call: RankCall) -> bool:
