@@ -46,6 +46,7 @@ class Run:
     exits: list[Exit] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     absent: list[Lacking] = field(default_factory=list)
+    shared: set[Site] = field(default_factory=set)  # calls before the processes were started
     keyed: list[tuple[RankValue, Site]] = field(
         default_factory=list
     )  # dicts with an entry under what this rank's samples say
