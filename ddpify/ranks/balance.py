@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from ddpify.ranks.events import Exit
-from ddpify.ranks.model import ALL
+from ddpify.ranks.model import ALL, RankGuard
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.paths import TooManyPaths, alike, begin, one_round, view
 from ddpify.ranks.trace import (
@@ -32,7 +32,7 @@ from ddpify.ranks.trace import (
     may_part,
     parts,
 )
-from ddpify.ranks.values import text
+from ddpify.ranks.values import TENSOR, text
 from ddpify.ranks.words import COLLECTIVE_OPS
 from ddpify.source import Site
 
@@ -110,6 +110,8 @@ class Balance:
         items: list[Item],
     ) -> None:
         guard = next((g for g in reversed(event.guards) if g.ranks != ALL), None)
+        if guard is not None and _asks_for_tensor(event.guards, guard):
+            return
         left = _exit_before(items, event, 1 - rank)
         if guard is not None and (left is None or _later(guard.site, left.site)):
             kind, left = "guard", None
@@ -320,6 +322,24 @@ def _only(arms: tuple[list[Item], list[Item]]) -> Iterator[Event]:
             yield from sides[0][a0:a1]
             yield from sides[1][b0:b1]
     yield from (*sides[0], *sides[1])
+
+
+def _asks_for_tensor(guards: Sequence[RankGuard], guard: RankGuard) -> bool:
+    """Whether a helper, called under a condition on the rank, communicates if it is given a tensor:
+    here it may be given a number."""
+    inner = guards[guards.index(guard) + 1 :]
+    tests = (part for one in inner if one.holds for part in _all_of(one.test.atoms[0]))
+    return any(text(test).startswith(TENSOR) for test in tests)
+
+
+def _all_of(atom: Any) -> Iterator[Any]:
+    """The operands of ``a and b``."""
+    parts = atom.parts if isinstance(atom, Symbol) else ()
+    if parts[:1] == ("And",):
+        for part in parts[1:]:
+            yield from _all_of(part)
+    else:
+        yield atom
 
 
 def _exit_before(items: list[Item], event: Event, rank: int) -> Exit | None:

@@ -11,6 +11,7 @@ from ddpify.ranks.model import ALL, RANK0, RANK1, RankThing, RankValue
 from ddpify.ranks.origins import TEXT, Origin, Symbol, of_anything
 
 MAX_DEPS = 80
+TENSOR = "tensor?"  # so begins the key of a question whether a value is a tensor
 
 
 class Made(Symbol):
