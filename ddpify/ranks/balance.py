@@ -376,10 +376,13 @@ def _is_told(items: list[Item]) -> bool:
     loops = [one for one in _flat(items) if isinstance(one, Repeat) and one.ranks != ALL]
     for loop in loops:
         told = next(events(loop.body), None)
+        source = told.call.arg(1, "src") if told is not None and told.call is not None else None
+        other = (ALL & ~loop.ranks).bit_length() - 1
         left = (guard for end in ends(loop.body) for guard in end.exit.guards[-1:])
-        if told is not None and any(one.synced for g in left for one in g.test.sources()):
-            others = (ALL & ~loop.ranks).bit_length() - 1
-            return any(told.op == one.op for one in events(items, others) if one is not told)
+        if told is None or source is None or source.constant != other:
+            continue
+        if any(one.synced for guard in left for one in guard.test.sources()):
+            return any(told.op == e.op and e.ranks & (1 << other) for e in events(items, other))
     return False
 
 
