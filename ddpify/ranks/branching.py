@@ -175,7 +175,8 @@ def looping(
         body, m.items, m.here, m.live = m.items, items, here, live
         if body:
             one: Item = Repeat(key, loop.node, body, live)
-            m.items.append(Split(local, ([one], []), live) if local else one)
+            agreed = narrowing.agreed_where(m, local.test) if local else None
+            m.items.append(Split(local, ([one], []), live, agreed) if local else one)
 
 
 def rejoin(m: RankMachine, f: RankFrame) -> None:

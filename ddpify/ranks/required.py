@@ -14,7 +14,8 @@ _FILES: Final = (
     *("setup.py", "setup.cfg", "pyproject.toml", "Pipfile"),
 )
 _ASKED: Final = re.compile(
-    r"\b(?:pytorch[-_.])?lightning(?:\[[\w,-]*\])?[ \t\"'=({]*?([=<>~!][=<>~!\d., \t]*)", re.IGNORECASE
+    r"\b(?:pytorch[-_.])?lightning(?:\[[\w,-]*\])?[ \t\"'=({]*?([=<>~!][=<>~!\d., \t]*)",
+    re.IGNORECASE,
 )
 _BOUND: Final = re.compile(r"(~=|<=|===?|<|=)[ \t]*(\d+)(?:\.(\d+))?")
 _BARRIER: Final = (2, 1)  # since this version all ranks meet in `save_checkpoint`

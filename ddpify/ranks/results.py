@@ -33,7 +33,10 @@ _PLAIN_METHODS: Final = frozenset(
 
 _SIZES: Final = (PART, PICKED, STRIDE)  # why two ranks may have another number of entries
 _FIELD: Final = re.compile(r"\{[^{}]*\}")
-_PATHS: Final = OWN_FILES | {"os.path.join", "os.path.abspath", "os.path.realpath", "os.getcwd"}
+_TEXTS: Final = OWN_FILES | frozenset(
+    "os.path.join os.path.abspath os.path.realpath os.getcwd uuid.uuid1 uuid.uuid4".split()
+)
+_WRITES: Final = frozenset({"strftime", "isoformat"})
 _TAKING_APART: Final = frozenset(
     "parse_args parse_known_args parse_intermixed_args parse_args_into_dataclasses".split()
 )
@@ -87,7 +90,7 @@ def _makes_object(one: RankCall) -> bool:
     if one.method == "format" and one.receiver is not None:
         form = one.receiver.constant
         return isinstance(form, str) and bool(_FIELD.sub("", form))
-    return one.method[:1].isupper() or one.name in _PATHS
+    return one.method[:1].isupper() or one.name in _TEXTS or one.method in _WRITES
 
 
 def dealt(value: RankValue, one: RankCall) -> RankValue:

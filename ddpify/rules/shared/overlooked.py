@@ -68,7 +68,7 @@ def _messages(module: Module, methods: frozenset[str], others: bool) -> Iterator
 
 def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> list[ast.AST]:
     """The functions and classes in which it stands, innermost first."""
-    found = []
+    found: list[ast.AST] = []
     while node in above:
         node = above[node]
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
