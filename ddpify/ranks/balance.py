@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -378,12 +379,19 @@ def _is_told(items: list[Item]) -> bool:
         told = next(events(loop.body), None)
         source = told.call.arg(1, "src") if told is not None and told.call is not None else None
         other = (ALL & ~loop.ranks).bit_length() - 1
-        left = (guard for end in ends(loop.body) for guard in end.exit.guards[-1:])
         if told is None or source is None or source.constant != other:
             continue
-        if any(one.synced for guard in left for one in guard.test.sources()):
+        if _is_left_as_told(loop):
             return any(told.op == e.op and e.ranks & (1 << other) for e in events(items, other))
     return False
+
+
+def _is_left_as_told(loop: Repeat) -> bool:
+    """Whether what a rank was sent decides how often it goes round."""
+    left = [guard.test for end in ends(loop.body) for guard in end.exit.guards[-1:]]
+    told = any("synced" in text(test.atoms[0]) for test in left)
+    counts = isinstance(loop.node, ast.While) and not loop.endless
+    return counts or told or any(one.synced for test in left for one in test.sources())
 
 
 def _uneven(item: Item) -> bool:

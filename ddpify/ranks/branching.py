@@ -80,7 +80,7 @@ def own(m: RankMachine, origins: frozenset[Origin]) -> bool:
 def decides(m: RankMachine, origin: Origin) -> bool:
     """Whether ranks may come to different conclusions: callers that are not seen may seed, and
     files are taken to be those of all. What was drawn before they were spawned is one number."""
-    if origin.site in m.run.shared and origin.kind in (CLOCK, RANDOM):
+    if origin.worded or (origin.site in m.run.shared and origin.kind in (CLOCK, RANDOM)):
         return False
     if origin.kind == RANDOM:
         return m.run.script

@@ -10,7 +10,17 @@ from typing import Any
 from ddpify.python.words import OWN_FILES
 from ddpify.ranks import sizes
 from ddpify.ranks.model import RankValue
-from ddpify.ranks.origins import CLOCK, COMPUTED, DATA, IDENTITY, RANDOM, TEXT, Origin, Symbol
+from ddpify.ranks.origins import (
+    CLOCK,
+    COMPUTED,
+    DATA,
+    IDENTITY,
+    RANDOM,
+    TEXT,
+    Origin,
+    Symbol,
+    of_text,
+)
 from ddpify.ranks.values import (
     Apart,
     Held,
@@ -72,6 +82,8 @@ def binary(name: str, a: RankValue, b: RankValue) -> RankValue:
         return RankValue((same, same), (), deps, kept)
     if name != "Add":
         origins = _computed(origins)
+    elif any(isinstance(v.constant, str) and v.constant for v in (a, b)):
+        origins = of_text(origins)
     items = None
     if name == "Add" and a.items is not None and b.items is not None:
         items = (*a.items, *b.items)

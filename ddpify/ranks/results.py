@@ -8,7 +8,7 @@ from typing import Final
 
 from ddpify.python.words import OWN_FILES
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, PART, PICKED, RANK, STRIDE, Origin, Symbol
+from ddpify.ranks.origins import DATA, IDENTITY, PART, PICKED, RANK, STRIDE, Origin, Symbol, of_text
 from ddpify.ranks.values import Made, differs, of, spread
 
 # What is computed from the rank by these says it, too.
@@ -63,6 +63,8 @@ def result(one: RankCall) -> RankValue:
     key, kind = f"{one.name}@{id(thing)}", Made if _makes_object(one) else Symbol
     if one.method[:1].isupper():
         return value
+    if kind is Made:
+        value = replace(value, origins=of_text(value.origins))
     if value.by_rank and any(map(told_apart, parts)) and not one.name.startswith(_FILES):
         return replace(value, atoms=(kind(f"{key}:0"), kind(f"{key}:1")))
     return replace(value, atoms=(kind(key), kind(key)))
@@ -101,4 +103,5 @@ def dealt(value: RankValue, one: RankCall) -> RankValue:
 
 
 def with_origin(value: RankValue, kind: str, what: str, one: RankCall) -> RankValue:
-    return replace(value, origins=value.origins | {Origin(kind, what, one.site)})
+    worded = one.name in _TEXTS or one.method in _WRITES
+    return replace(value, origins=value.origins | {Origin(kind, what, one.site, worded=worded)})

@@ -143,9 +143,9 @@ def truth(atom: Any) -> bool | None:
 
 
 def _has_words(atom: Any) -> bool:
-    """Whether an atom is an f-string that is not empty, whatever it is filled with."""
+    """Whether an atom is a sum of texts, or an f-string, that is not empty whatever is in it."""
     parts = atom.parts if isinstance(atom, Symbol) else ()
-    return parts[:1] == (TEXT,) and any(isinstance(one, str) and one for one in parts[1:])
+    return parts[:1] in ((TEXT,), ("Add",)) and any(isinstance(o, str) and o for o in parts[1:])
 
 
 def rooted(atom: Any) -> Any:
