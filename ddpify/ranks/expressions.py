@@ -28,7 +28,7 @@ from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import RankGuard, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.operations import binary, compare
-from ddpify.ranks.origins import IDENTITY, TEXT, Symbol
+from ddpify.ranks.origins import IDENTITY, TEXT, Symbol, of_text
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import told_apart
 from ddpify.ranks.values import (
@@ -208,7 +208,8 @@ def _text(m: RankMachine, f: RankFrame, node: ast.JoinedStr) -> RankValue:
     key = f"text@{f.module.path}:{node.lineno}:{node.col_offset}"
     ends = (":0", ":1") if any(map(told_apart, parts)) else ("", "")
     first, second = (Symbol(key + ends[r], (TEXT, *_spelled(node, parts, r))) for r in (0, 1))
-    return RankValue((first, second), (), *gathered(parts))
+    deps, origins = gathered(parts)
+    return RankValue((first, second), (), deps, of_text(origins))
 
 
 def _spelled(node: ast.JoinedStr, parts: list[RankValue], rank: int) -> Iterator[Any]:

@@ -33,7 +33,7 @@ from ddpify.ranks import (
     wrapped,
 )
 from ddpify.ranks.buffers import has_buffers
-from ddpify.ranks.collective import collective
+from ddpify.ranks.collective import collective, is_world
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RankCall, RankThing, RankValue
@@ -93,6 +93,7 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if name in words.AGREEING_CALLS:
         return mixing.of_library(m, result(one).clean(), one)
     if name in words.CLOCK_CALLS:
+        m.run.shared.discard(one.site)
         return with_origin(result(one), CLOCK, name, one)
     random = streams.random(m, one)
     if random is not None:
@@ -139,6 +140,7 @@ def _second(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 def _spawn(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """``mp.spawn(fn, args=…)``: the function gets its process's number first."""
     target = one.arg(0, "fn")
+    m.run.shared |= {call.site for call in m.run.calls}
     if target is not None:
         given = one.arg(1, "args")
         rest = given.items if given is not None and given.items is not None else ()
@@ -160,9 +162,17 @@ def _wrap(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         wrapper.attrs["module"] = inner
         for thing in inner.things:
             thing.wrapper = wrapper
-    if one.name == words.DDP:
+    if one.name == words.DDP and _is_of_all(wrapper):
         m.event(WRAPPING, one, one.node, f)
     return value
+
+
+def _is_of_all(wrapper: RankThing) -> bool:
+    """Whether a wrapper is not made for a group, of whose members nothing is known."""
+    made = wrapper.call if wrapper.name in words.WRAPPERS else None
+    position = 1 if wrapper.name == words.FSDP else -1
+    group = made.arg(position, "process_group") if made is not None else None
+    return group is None or is_world(group)
 
 
 def _fully_shard(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
@@ -176,6 +186,8 @@ def forward_event(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     """A model is called: what that communicates."""
     thing = one.receiver.things[0] if one.receiver is not None and one.receiver.things else None
     if thing is None:
+        return
+    if not _is_of_all(thing):
         return
     if (
         thing.name == words.FSDP
@@ -201,7 +213,7 @@ def _reaches_wrapper(loss: RankValue, script: bool) -> bool:
     sources = set(loss.sources())
     wrappers = [t for t in sources if t.name in words.WRAPPERS or t.sharded is not None]
     if wrappers:
-        return not all(_is_alone(one, sources) for one in wrappers)
+        return not all(_is_alone(one, sources) or not _is_of_all(one) for one in wrappers)
     models = [t for t in sources if _is_module(t)]
     return not script and not models and any(t.kind in ("parameter", "attribute") for t in sources)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks.model import RankValue
@@ -30,7 +31,8 @@ def chain(is_and: bool, values: list[RankValue]) -> RankValue:
     atoms = tuple(_chained(is_and, [value.atoms[rank] for value in values]) for rank in (0, 1))
     if not is_and and _is_number_of_rank(values):
         atoms = values[-1].atoms
-    deps, origins = gathered(values)
+    deps, _ = gathered(values)
+    origins = frozenset(replace(o, under="") for value in values for o in value.all_origins)
     held = dict.fromkeys((*reached[0], *reached[1]))
     things = tuple(dict.fromkeys(thing for value in held for thing in value.things))
     apart = split_by_rank(things, reached)

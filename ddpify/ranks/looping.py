@@ -12,6 +12,7 @@ from ddpify.ranks.absent import note_absent
 from ddpify.ranks.carried import LoopNode, changed, read_rounds
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankGuard, RankLoop, RankValue
+from ddpify.ranks.narrowing import agreed_where
 from ddpify.ranks.origins import Origin
 from ddpify.ranks.paths import ROUNDS
 from ddpify.ranks.protocol import RankMachine
@@ -130,7 +131,7 @@ def _leave_locally(m: RankMachine, f: RankFrame, test: RankValue, node: ast.Whil
     last = m.items[-1]
     if isinstance(last, Repeat):
         guard = RankGuard(test, node.test, f.module, True, m.live)
-        m.items[-1] = Split(guard, ([last], []), m.live)
+        m.items[-1] = Split(guard, ([last], []), m.live, agreed_where(m, test))
 
 
 def _trains(f: RankFrame, node: LoopNode) -> bool:

@@ -43,13 +43,15 @@ class Symbol:
 class Origin:
     """Why a value may differ between ranks: ``kind`` is one of the constants below.
 
-    ``under``: the one entry of a dict, of which nothing else is known, that differs.
+    ``under``: the one entry of a dict, of which nothing else is known, that differs. ``worded``:
+    only what a text says differs, not whether there is one.
     """
 
     kind: str
     what: str
     site: Site
     under: str = ""
+    worded: bool = False
 
     @property
     def told(self) -> str:
@@ -74,10 +76,15 @@ def found_under(name: str, origins: frozenset[Origin]) -> frozenset[Origin]:
 
 
 def of_anything(origins: frozenset[Origin]) -> frozenset[Origin]:
-    """Why a value may differ that is made from the whole dict."""
-    if not any(one.under for one in origins):
+    """Why a value may differ that is made from the whole dict, or the whole text."""
+    if not any(one.under or one.worded for one in origins):
         return origins
-    return frozenset(replace(one, under="") if one.under else one for one in origins)
+    return frozenset(replace(one, under="", worded=False) for one in origins)
+
+
+def of_text(origins: Iterable[Origin]) -> frozenset[Origin]:
+    """Why a text may differ that is there on all ranks."""
+    return frozenset(replace(one, worded=True) for one in origins)
 
 
 # Kinds of Origin. RANK: the rank itself, or what is computed from it; LOCAL_RANK: its number on the

@@ -17,8 +17,9 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import DATA, LOCAL_RANK, RANK
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.required import is_older
 from ddpify.ranks.results import result, with_origin
-from ddpify.ranks.values import FALSE, NONE, TRUE, constant, symbol
+from ddpify.ranks.values import FALSE, NONE, TRUE, constant, same, symbol
 
 
 def is_true(value: RankValue | None) -> bool:
@@ -38,7 +39,8 @@ def operation(one: RankCall) -> str:
 
 def meet(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     """All ranks meet at a call of a framework; not where it was made for some of them."""
-    if not _of_a_group(one):
+    saves = one.name == words.SAVE_CHECKPOINT
+    if not _of_a_group(one) and not (saves and is_older(m)):
         m.event(operation(one), one, one.node, f)
 
 
@@ -78,9 +80,18 @@ def _agree(m: RankMachine, f: RankFrame, shared: Collective) -> None:
     if isinstance(node, (ast.Name, ast.Attribute)):
         items = value.items
         if items is not None:
-            items = tuple(item.clean() for item in items)
+            items = tuple(_sent(item, shared.call) for item in items)
         whole = mixing.reduced(m, replace(value.clean(), items=items), shared)
         assigning.assign_quietly(m, f, node, whole)
+
+
+def _sent(item: RankValue, call: RankCall) -> RankValue:
+    """An element of a list that was sent: no longer what this rank had in its place."""
+    if item == NONE:
+        return symbol("synced")
+    if item.local and not item.known and not item.things and same(*item.atoms):
+        return symbol(f"sent@{call.site}")
+    return item.clean()
 
 
 def _gets_its_own(m: RankMachine, f: RankFrame, shared: Collective, why: str) -> None:
