@@ -21,7 +21,7 @@ from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.run import Run
 from ddpify.ranks.single import one_process
-from ddpify.ranks.values import constant, of
+from ddpify.ranks.values import constant, of, symbol
 
 # The largest of ten well-known repositories takes 75,000 for all its runs, 6,000 for one.
 MAX_STATEMENTS, PROJECT_STATEMENTS, FEW_STATEMENTS = 12_000, 200_000, 1_000
@@ -243,7 +243,17 @@ def _says_how(arguments: RankCall) -> bool:
 
 
 def _is_lightning(run: Run) -> bool:
-    return any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls)
+    """Whether a Trainer may run a LightningModule: a script that makes one and fits nothing uses
+    it as a module, in one process."""
+    if not any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls):
+        return False
+    if not run.script or any(run.named(words.TRAINER, *words.COMMANDLINES)):
+        return True
+    return any(call.target is None for call in run.methods(*_TRAINS))
+
+
+# What a Trainer that was made in code that is not read is asked to do.
+_TRAINS = ("fit", "validate", "test", "predict")
 
 
 def _script(
@@ -274,7 +284,8 @@ def _start(machine: RankReader, info: FunctionDefinition) -> None:
     else:
         naming.make_class(machine, frame, info.owner)
         cls = machine.classes[info.owner]  # itself, whatever its decorators make of it
-        made = calls.instantiate(machine, frame, cls, (), {}, None).things[0]
+        unknown = {"**": symbol("**")}  # nobody is known to leave its defaults as they are
+        made = calls.instantiate(machine, frame, cls, (), unknown, None).things[0]
         if hooks.is_hook(info):
             _trained(machine, frame, info, made)
             return

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import ALL, RankCall, RankGuard
 from ddpify.ranks.origins import LOCAL_RANK, RANK
 from ddpify.ranks.run import Run
+from ddpify.ranks.words import LOCAL_NAMES, SAMPLER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
 from ddpify.rules.shared.outputs import Write, checkpoints, its_own
+from ddpify.rules.shared.placing import DIST_INIT
 from ddpify.rules.shared.written import given_nodes, texts
 
 # What names a disk or a folder of one node.
@@ -38,9 +41,20 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _one_node(run: Run) -> bool:
-    """Whether the group is opened with the local rank as the rank: right on one node only."""
-    rank = run.session.kwargs.get("rank") if run.session is not None else None
-    return rank is not None and rank.has(LOCAL_RANK)
+    """Whether the local rank is the rank of the group, or of a sampler: right on one node only."""
+    return any(map(_takes_local, run.named(*_PLACES)))
+
+
+_PLACES = {DIST_INIT: 4, SAMPLER: 2}
+
+
+def _takes_local(call: RankCall) -> bool:
+    """Whether the rank that is given is the local one, or what the program calls so."""
+    place = (_PLACES[call.name], "rank")
+    rank, node = call.arg(*place), call.node_of(*place)
+    if rank is None or node is None:
+        return False
+    return rank.has(LOCAL_RANK) or ast.unparse(node).rpartition(".")[2] in LOCAL_NAMES
 
 
 def _by_local_rank(run: Run, call: RankCall) -> RankGuard | None:

@@ -13,6 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.effects.effects import gated, opened
+from ddpify.rules.effects.log_levels import by_rank
 from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
@@ -67,6 +68,8 @@ def lint(run: Run) -> Iterable[Finding]:
         if (its_own(write) and not named_apart(run, write.path)) or not by_all(run, write.call):
             continue
         if same_beginning(run, write.call) or _there_already(run, write.call):
+            continue
+        if write.call.name.startswith("logging.") and run.once(by_rank):
             continue
         if at_once(run, write.call) and not copies_console(run, write.call):
             damaged = unequal(run, write)
