@@ -52,9 +52,7 @@ _UNKNOWN = ("attribute", "parameter", "config")  # what it has is told by its na
 _HELD = ("result", "instance", *_UNKNOWN)
 
 
-def set_attribute(
-    m: RankMachine, base: RankValue, name: str, value: RankValue, site: Site
-) -> None:
+def set_attribute(m: RankMachine, base: RankValue, name: str, value: RankValue, site: Site) -> None:
     """``base.name = value``; one of several possible objects keeps what it had as well."""
     for thing in base.things:
         if thing.kind == "external":

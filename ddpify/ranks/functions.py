@@ -225,8 +225,10 @@ def bind_parameters(
 
 
 def takes(thing: RankThing, given: Given) -> bool:
-    """Whether a function has parameters for what a call gives, and is given all that it needs."""
-    if thing.kind != "function" or given.star or thing.traits.context:
+    """Whether a function has parameters for what a call spells out, and is given all it needs."""
+    spread = any(isinstance(one, ast.Starred) for one in given.node.args)
+    spread = spread or any(one.arg is None for one in given.node.keywords)
+    if thing.kind != "function" or given.star or spread:
         return True
     spec = thing.info.node.args
     own = thing.receiver is not None and not thing.traits.static

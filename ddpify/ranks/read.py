@@ -21,7 +21,7 @@ from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.run import Run
 from ddpify.ranks.single import one_process
-from ddpify.ranks.values import constant, of, symbol
+from ddpify.ranks.values import constant, of
 
 # The largest of ten well-known repositories takes 75,000 for all its runs, 6,000 for one.
 MAX_STATEMENTS, PROJECT_STATEMENTS, FEW_STATEMENTS = 12_000, 200_000, 1_000
@@ -284,8 +284,8 @@ def _start(machine: RankReader, info: FunctionDefinition) -> None:
     else:
         naming.make_class(machine, frame, info.owner)
         cls = machine.classes[info.owner]  # itself, whatever its decorators make of it
-        unknown = {"**": symbol("**")}  # nobody is known to leave its defaults as they are
-        made = calls.instantiate(machine, frame, cls, (), unknown, None).things[0]
+        given = _optional(machine, info.owner.method("__init__"))
+        made = calls.instantiate(machine, frame, cls, (), given, None).things[0]
         if hooks.is_hook(info):
             _trained(machine, frame, info, made)
             return
@@ -308,6 +308,24 @@ def _trained(
     callback = info.owner is not None and info.owner.inherits(*hooks.CALLBACKS)
     options = {"callbacks": of(made)} if callback else {}
     hooks.with_trainer(machine, frame, node, () if callback else (of(made),), options)
+
+
+def _optional(machine: RankReader, method: FunctionDefinition | None) -> dict[str, RankValue]:
+    """What an object may be given by those who make it: None, the default, leaves parts of it out,
+    such as the writer of whoever names a folder for it."""
+    if method is None:
+        return {}
+    spec = method.node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    tail = positional[len(positional) - len(spec.defaults) :]
+    parameters, defaults = [*tail, *spec.kwonlyargs], [*spec.defaults, *spec.kw_defaults]
+    both = zip(parameters, defaults, strict=True)
+    names = [one.arg for one, default in both if _is_none(default)]
+    return {name: functions.parameter_value(machine, method, name) for name in names}
+
+
+def _is_none(default: ast.expr | None) -> bool:
+    return isinstance(default, ast.Constant) and default.value is None
 
 
 def _unknowns(machine: RankReader, thing: RankThing) -> list[RankValue]:

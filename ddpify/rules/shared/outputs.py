@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.python import writers
-from ddpify.ranks.events import Exit, Store
-from ddpify.ranks.model import RankCall, RankGuard, RankValue
+from ddpify.ranks.events import Exit
+from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.ranks.words import FILE_TESTS, OWN_FILES
 from ddpify.rules.shared.feeds import held
+from ddpify.rules.shared.parents import in_parent
 from ddpify.site import Site
 
 # Calls that write a file: where the path is among the arguments, -1 for the receiver itself.
@@ -36,7 +37,6 @@ _LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
 SAME = "the same contents, as far as is seen, but damaged where two write at once"
 OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
-SPAWN = "torch.multiprocessing.spawn"
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
     *OWN_FILES,
@@ -238,11 +238,14 @@ def is_locked(call: RankCall) -> bool:
 
 
 def _may_leave(run: Run, entered: RankCall, call: RankCall) -> bool:
-    """Whether some ranks may have left the function that was entered, before they come here."""
+    """Whether some ranks may have left the function that was entered, before they come here.
+
+    ``if gathered: if rank: return``: those that go on do not gather, or are one rank.
+    """
     return any(
         entered.order < leave.order < call.order
         and leave.function is entered.target
-        and any(_unsure(guard) for guard in _doubtful(leave))
+        and (leave.ranks != ALL or any(_unsure(guard) for guard in _doubtful(leave)))
         for leave in run.exits
     )
 
@@ -276,14 +279,6 @@ def _ruled_out(guard: RankGuard) -> bool:
     said = ast.unparse(guard.node)
     contrary = f"not {said}" if guard.holds else said
     return contrary in guard.module.asserted
-
-
-def in_parent(run: Run, call: RankCall | Store) -> bool:
-    """Whether a call happens in the one process that starts the others."""
-    spawns = [one for one in run.named(SPAWN)]
-    return bool(spawns) and not any(
-        spawn.node is one.node for spawn in spawns for one in call.stack
-    )
 
 
 def caught(call: RankCall) -> bool:
