@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import ALL, RankCall, RankGuard
 from ddpify.ranks.origins import LOCAL_RANK, RANK
 from ddpify.ranks.run import Run
-from ddpify.ranks.words import LOCAL_NAMES, SAMPLER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
+from ddpify.rules.shared.nodes import one_node
 from ddpify.rules.shared.outputs import Write, checkpoints, its_own
-from ddpify.rules.shared.placing import DIST_INIT
 from ddpify.rules.shared.written import given_nodes, texts
 
 # What names a disk or a folder of one node.
@@ -24,7 +22,7 @@ NODE_VARIABLES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID", "HOSTNAME", "TMPDIR
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per checkpoint that the first process of every node writes."""
-    if _one_node(run):
+    if one_node(run):
         return
     for write in checkpoints(run):
         guard = _by_local_rank(run, write.call)
@@ -38,23 +36,6 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="ask for the global rank: RANK, or torch.distributed.get_rank()",
                 because=((guard.site, "decided by the local rank"),),
             )
-
-
-def _one_node(run: Run) -> bool:
-    """Whether the local rank is the rank of the group, or of a sampler: right on one node only."""
-    return any(map(_takes_local, run.named(*_PLACES)))
-
-
-_PLACES = {DIST_INIT: 4, SAMPLER: 2}
-
-
-def _takes_local(call: RankCall) -> bool:
-    """Whether the rank that is given is the local one, or what the program calls so."""
-    place = (_PLACES[call.name], "rank")
-    rank, node = call.arg(*place), call.node_of(*place)
-    if rank is None or node is None:
-        return False
-    return rank.has(LOCAL_RANK) or ast.unparse(node).rpartition(".")[2] in LOCAL_NAMES
 
 
 def _by_local_rank(run: Run, call: RankCall) -> RankGuard | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.python import writers
+from ddpify.ranks import words
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
@@ -129,6 +130,16 @@ def _mode(call: RankCall) -> str:
     return text if isinstance(text, str) else ""
 
 
+def only_wipes(call: RankCall) -> bool:
+    """``with open(path, "w"): pass``: as often as one likes."""
+    blocks = (one for one in ast.walk(call.module.tree) if isinstance(one, ast.With))
+    return any(
+        any(item.context_expr is call.node for item in block.items)
+        and all(isinstance(one, ast.Pass) for one in block.body)
+        for block in blocks
+    )
+
+
 def copies_console(run: Run, call: RankCall) -> bool:
     """Whether a file is opened to add to by what takes the place of ``sys.stdout``.
 
@@ -222,13 +233,30 @@ def _written(run: Run, write: Write) -> Iterator[RankValue]:
 
 def by_all(run: Run, call: RankCall) -> bool:
     """Whether all ranks surely come to a call, each as a process of its own."""
-    if not call.everywhere or in_parent(run, call) or not (run.session or run.frameworks):
+    if not call.everywhere or in_parent(run, call) or not run.once(_has_ranks):
         return False
     if is_locked(call):
         return False
     if any(_unsure(guard) or _ruled_out(guard) for guard in call.guards):
         return False
     return not any(_may_leave(run, entered, call) for entered in call.stack)
+
+
+def _has_ranks(run: Run) -> bool:
+    """Whether something is seen that has several processes, not only that it could have them.
+
+    A model of transformers is one in one process as well; pytest runs a test in one.
+    """
+    if run.session is not None:
+        return True
+    if not run.script:
+        return bool(run.frameworks) and not _TEST.search(run.start)
+    trains = (words.HF_TRAINER, words.HF_ARGUMENTS, "transformers.HfArgumentParser")
+    others = run.frameworks - {"transformers"}
+    return bool(others) or any(call.name.startswith(trains) for call in run.calls)
+
+
+_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
 
 
 def is_locked(call: RankCall) -> bool:
