@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from ddpify.ranks.asked import names_rank
 from ddpify.ranks.model import ALL, RankCall, RankValue
 from ddpify.ranks.run import Run
-from ddpify.ranks.words import LOCAL_NAMES, MAIN_NAMES, RANK_NAMES
 
 # What stops a logger, or lets it speak; of whichever logger, as they hand on what they are told.
 _STOPS = ("setLevel", "addFilter", "disable", "removeHandler")
-_ASKED = frozenset({"get_rank"}) | RANK_NAMES | LOCAL_NAMES | MAIN_NAMES
 
 
 def by_rank(run: Run) -> bool:
@@ -29,8 +28,4 @@ def _asks_rank(value: RankValue) -> bool:
     nodes = [t.info.node for t in value.things if t.kind == "function"]
     methods = [t.cls.method("filter") for t in value.things if t.cls is not None]
     nodes += [method.node for method in methods if method is not None]
-    return any(_names_rank(one) for node in nodes for one in ast.walk(node))
-
-
-def _names_rank(node: ast.AST) -> bool:
-    return getattr(node, "id", getattr(node, "attr", None)) in _ASKED
+    return any(names_rank(one) for node in nodes for one in ast.walk(node))
