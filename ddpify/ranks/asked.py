@@ -14,7 +14,7 @@ from ddpify.ranks.words import LOCAL_NAMES, MAIN_NAMES, RANK_NAMES
 _ASKED = frozenset({"get_rank"}) | RANK_NAMES | LOCAL_NAMES | MAIN_NAMES
 
 
-def names_rank(node: ast.AST) -> bool:
+def _names_rank(node: ast.AST) -> bool:
     """Whether a node is a name of the rank, or of a question for it."""
     return getattr(node, "id", getattr(node, "attr", None)) in _ASKED
 
@@ -25,7 +25,7 @@ def set_by_rank(thing: RankThing, name: str) -> frozenset[Origin]:
     found: set[Origin] = set()
     for info in thing.cls.mro() if thing.cls is not None else ():
         for test in _tests(info, name):
-            if any(map(names_rank, ast.walk(test))):
+            if any(map(_names_rank, ast.walk(test))):
                 found.add(Origin(RANK, ast.unparse(test), info.module.site(test)))
             found.update(_of_fields(thing, test))
     return frozenset(found)

@@ -180,6 +180,7 @@ RULE = Rule(
     lint=lint,
     words=(
         "open(",
+        "addFilter",
         "basicConfig",
         "FileHandler",
         "savetxt",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-
-from ddpify.ranks.asked import names_rank
-from ddpify.ranks.model import ALL, RankCall, RankValue
+from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 
 # What stops a logger, or lets it speak; of whichever logger, as they hand on what they are told.
@@ -20,12 +17,5 @@ def by_rank(run: Run) -> bool:
 def _tells_apart(call: RankCall) -> bool:
     if call.ranks != ALL or any(guard.test.by_rank for guard in call.guards):
         return True
-    return any(value.by_rank or _asks_rank(value) for value in call.given)
-
-
-def _asks_rank(value: RankValue) -> bool:
-    """``lambda record: rank == 0``, or an object whose ``filter`` asks so."""
-    nodes = [t.info.node for t in value.things if t.kind == "function"]
-    methods = [t.cls.method("filter") for t in value.things if t.cls is not None]
-    nodes += [method.node for method in methods if method is not None]
-    return any(names_rank(one) for node in nodes for one in ast.walk(node))
+    said = (*call.given, *((call.result,) if call.result is not None else ()))
+    return any(value.by_rank for value in said)
