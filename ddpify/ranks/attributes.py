@@ -8,6 +8,7 @@ from typing import Any
 
 from ddpify.ranks import autograd, configured, functions, mixing, naming, objects, picked, words
 from ddpify.ranks.absent import note_absent
+from ddpify.ranks.asked import set_by_rank
 from ddpify.ranks.events import Read
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankThing, RankValue
@@ -148,7 +149,7 @@ def _may_have_changed(thing: RankThing, name: str, value: RankValue) -> RankValu
     if not any(name in info.set_later() for info in thing.cls.mro()):
         return value
     one = Symbol(f"{thing.name}@{id(thing)}.{name}")
-    return replace(value, atoms=(one, one))
+    return replace(value, atoms=(one, one), origins=value.origins | set_by_rank(thing, name))
 
 
 def bound(

@@ -54,7 +54,7 @@ from ddpify.ranks.process_groups import (
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, rooted, with_origin
 from ddpify.ranks.trace import WRAPPING
-from ddpify.ranks.values import NONE
+from ddpify.ranks.values import NONE, symbol
 
 
 def called(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
@@ -251,10 +251,11 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if method in names.RETURNS_SELF | names.SAME_TENSOR and receiver.things:
         wrapped.modes(m, f, one)
         return casts.turned(m, one, receiver)
+    if method == "addFilter":
+        return _filtered(m, f, one)
     held = configured.asked(m, f, one, receiver) or objects.updated(m, one, receiver)
     held = held or containers.method(m, f, one, receiver)
-    if held is None and one.method == "keys":
-        held = builtin.names_of(receiver)
+    held = held or (builtin.names_of(receiver) if method == "keys" else None)
     if held is not None:
         return held
     if changes.changes(m, one):
@@ -265,6 +266,17 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         found = [attributes.framework_rank(m, t, method, one.site) for t in receiver.things]
         return found[0] if len(found) == 1 and found[0] is not None else result(one)
     return _size(one, receiver) if method in _SIZES and not receiver.has(RANK) else result(one)
+
+
+def _filtered(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
+    """``logger.addFilter(lambda record: rank == 0)``: what the filter says of a record."""
+    given = one.arg(0, "filter")
+    if given is None or not given.things:
+        return result(one)
+    record = (symbol("record"),)
+    asked = m.call_method(f, given, "filter", one.node, record)
+    functions = all(thing.kind == "function" for thing in given.things)
+    return asked or (m.apply(f, given, one.node, record) if functions else result(one))
 
 
 _SIZES: Final = frozenset("size numel nelement dim".split())

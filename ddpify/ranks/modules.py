@@ -73,6 +73,7 @@ class ClassDefinition:
     bases: tuple[ClassDefinition | str, ...] = ()
     methods: dict[str, FunctionDefinition] = field(default_factory=dict)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
+    tests: dict[str, list[ast.expr]] = field(default_factory=dict)  # see `asked`
     setters: dict[str, FunctionDefinition] = field(default_factory=dict)
     _order: tuple[tuple[ClassDefinition, ...], list[ClassDefinition]] | None = None
 

@@ -243,7 +243,17 @@ def _says_how(arguments: RankCall) -> bool:
 
 
 def _is_lightning(run: Run) -> bool:
-    return any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls)
+    """Whether a Trainer may run a LightningModule: a script that makes one and fits nothing uses
+    it as a module, in one process."""
+    if not any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls):
+        return False
+    if not run.script or any(run.named(words.TRAINER, *words.COMMANDLINES)):
+        return True
+    return any(call.target is None for call in run.methods(*_TRAINS))
+
+
+# What a Trainer that was made in code that is not read is asked to do.
+_TRAINS = ("fit", "validate", "test", "predict")
 
 
 def _script(

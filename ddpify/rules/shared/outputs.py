@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from ddpify.python import writers
 from ddpify.ranks import words
-from ddpify.ranks.events import Exit, Store
+from ddpify.ranks.events import Exit
 from ddpify.ranks.interest import ASKED, says
-from ddpify.ranks.model import RankCall, RankGuard, RankValue
+from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
@@ -19,6 +19,7 @@ from ddpify.ranks.values import spread
 from ddpify.ranks.words import FILE_TESTS, OWN_FILES
 from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.feeds import held
+from ddpify.rules.shared.parents import in_parent
 from ddpify.site import Site
 
 # Calls that write a file: where the path is among the arguments, -1 for the receiver itself.
@@ -42,7 +43,7 @@ MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 # They are imported for much else.
 _IDLE = frozenset({"lightning", "transformers"})
 _STARTING = (words.TRAINER, *words.COMMANDLINES, words.HF_TRAINER, words.HF_ARGUMENTS)
-SPAWN = "torch.multiprocessing.spawn"
+_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
     *OWN_FILES,
@@ -133,6 +134,16 @@ def _mode(call: RankCall) -> str:
         arms = [arm.value for arm in (node.body, node.orelse) if isinstance(arm, ast.Constant)]
         text = arms[0] if len(arms) == 2 and all(set("wax+") & set(str(a)) for a in arms) else None
     return text if isinstance(text, str) else ""
+
+
+def only_wipes(call: RankCall) -> bool:
+    """``with open(path, "w"): pass``: as often as one likes."""
+    blocks = (one for one in ast.walk(call.module.tree) if isinstance(one, ast.With))
+    return any(
+        any(item.context_expr is call.node for item in block.items)
+        and all(isinstance(one, ast.Pass) for one in block.body)
+        for block in blocks
+    )
 
 
 def copies_console(run: Run, call: RankCall) -> bool:
@@ -228,7 +239,9 @@ def _written(run: Run, write: Write) -> Iterator[RankValue]:
 
 def by_all(run: Run, call: RankCall) -> bool:
     """Whether all ranks surely come to a call, each as a process of its own."""
-    if not call.everywhere or in_parent(run, call) or not _starts(run) or is_locked(call):
+    if not call.everywhere or in_parent(run, call) or is_locked(call):
+        return False
+    if not run.once(_has_ranks):
         return False
     if run.openings and all(excludes(run, one, call) for one in run.openings):
         return False  # where there is no group
@@ -237,10 +250,15 @@ def by_all(run: Run, call: RankCall) -> bool:
     return not any(_may_leave(run, entered, call) for entered in call.stack)
 
 
-def _starts(run: Run) -> bool:
-    """Whether there are several processes: a library that may start some is called to."""
-    if run.session is not None or not run.script:
-        return run.session is not None or bool(run.frameworks)
+def _has_ranks(run: Run) -> bool:
+    """Whether there are several processes: a library that may start some is called to.
+
+    A model of transformers is one in one process as well; pytest runs a test in one.
+    """
+    if run.session is not None:
+        return True
+    if not run.script:
+        return bool(run.frameworks) and not _TEST.search(run.start)
     if run.assumed or not run.frameworks <= _IDLE:
         return bool(run.frameworks)
     return run.opener is not None or any(map(_may_start, run.calls)) or _asks(run)
@@ -265,11 +283,14 @@ def is_locked(call: RankCall) -> bool:
 
 
 def _may_leave(run: Run, entered: RankCall, call: RankCall) -> bool:
-    """Whether some ranks may have left the function that was entered, before they come here."""
+    """Whether some ranks may have left the function that was entered, before they come here.
+
+    ``if gathered: if rank: return``: those that go on do not gather, or are one rank.
+    """
     return any(
         entered.order < leave.order < call.order
         and leave.function is entered.target
-        and any(_unsure(guard) for guard in _doubtful(leave))
+        and (leave.ranks != ALL or any(_unsure(guard) for guard in _doubtful(leave)))
         for leave in run.exits
     )
 
@@ -303,14 +324,6 @@ def _ruled_out(guard: RankGuard) -> bool:
     said = ast.unparse(guard.node)
     contrary = f"not {said}" if guard.holds else said
     return contrary in guard.module.asserted
-
-
-def in_parent(run: Run, call: RankCall | Store) -> bool:
-    """Whether a call happens in the one process that starts the others."""
-    spawns = [one for one in run.named(SPAWN)]
-    return bool(spawns) and not any(
-        spawn.node is one.node for spawn in spawns for one in call.stack
-    )
 
 
 def caught(call: RankCall) -> bool:
