@@ -33,7 +33,6 @@ class Symbol:
             short = f"{self.key[:ends]}<{digest}>{self.key[-ends:]}"
             object.__setattr__(self, "key", short)
 
-
     def __hash__(self) -> int:
         """Of the key alone, which is all that is compared."""
         return hash(self.key)

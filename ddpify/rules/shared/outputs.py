@@ -43,6 +43,7 @@ MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 # They are imported for much else.
 _IDLE = frozenset({"lightning", "transformers"})
 _STARTING = (words.TRAINER, *words.COMMANDLINES, words.HF_TRAINER, words.HF_ARGUMENTS)
+_FITS = frozenset("fit validate test predict".split())
 _TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
@@ -265,10 +266,12 @@ def _has_ranks(run: Run) -> bool:
 
 
 def _may_start(call: RankCall) -> bool:
-    """Whether it makes what starts processes, or a class of the project that is one."""
+    """Whether it makes what starts processes, or a class of the project that is one, or trains
+    with one that was made in code that is not read."""
     made = call.result.things if call.result is not None else ()
     own = (thing.cls for thing in made if thing.cls is not None)
-    return call.name in _STARTING or any(cls.inherits(*_STARTING) for cls in own)
+    fits = call.target is None and call.receiver is not None and call.method in _FITS
+    return fits or call.name in _STARTING or any(cls.inherits(*_STARTING) for cls in own)
 
 
 def _asks(run: Run) -> bool:
