@@ -90,7 +90,7 @@ def _put(
     changed = _with_element(m, target, base, index, value)
     if changed is base or m.aliases.change(m.write, base, changed):
         return
-    if isinstance(target.value, (ast.Name, ast.Attribute)):
+    if isinstance(target.value, (ast.Name, ast.Attribute, ast.Subscript)):
         assign_quietly(m, f, target.value, changed)
 
 

@@ -22,7 +22,7 @@ _JOINS: Final = frozenset(
     | {*words.OTHER_RANK_VARIABLES, *words.OTHER_SIZE_VARIABLES}
 )
 _SEVERAL = ("get_world_size() > 1", "is_initialized()")  # asked by several ranks, it holds
-_EXITS = ("exit", "quit", "abort")  # `sys.exit`, `os._exit`, `abort_job`
+_EXITS = ("exit", "quit", "abort", "Abort")  # `sys.exit`, `os._exit`, `abort_job`
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def attempts(source: Source, tree: ast.AST) -> Iterator[Attempt]:
 def attempt(source: Source, node: ast.Try) -> Attempt:
     """What a ``try`` statement says."""
     handlers = tuple(
-        Handler(source.site(h), _whole(source, h.body), frozenset(_names(h.type)), _ends(h.body))
+        Handler(source.site(h), _whole(source, h.body), frozenset(_names(h.type)), ends(h.body))
         for h in node.handlers
     )
     below = (one for statement in node.body for one in ast.walk(statement))
@@ -118,7 +118,7 @@ def _raised(node: ast.Raise) -> Iterator[str]:
     yield from _names(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
 
 
-def _ends(body: list[ast.stmt]) -> bool:
+def ends(body: list[ast.stmt]) -> bool:
     """Whether each of several ranks ends here, or leaves by way of an error."""
     last = body[-1] if body else None
     called = last.value if isinstance(last, ast.Expr) else None
@@ -129,7 +129,7 @@ def _ends(body: list[ast.stmt]) -> bool:
 
 def _ends_either_way(node: ast.stmt) -> bool:
     """``if is_initialized(): raise``, or both arms of any condition."""
-    if not isinstance(node, ast.If) or not _ends(node.body):
+    if not isinstance(node, ast.If) or not ends(node.body):
         return False
     asked = not isinstance(node.test, ast.UnaryOp) and ast.unparse(node.test).endswith(_SEVERAL)
-    return asked or _ends(node.orelse)
+    return asked or ends(node.orelse)

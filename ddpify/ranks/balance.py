@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
 from ddpify.ranks.events import Exit
-from ddpify.ranks.model import ALL
+from ddpify.ranks.model import ALL, RankGuard
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.paths import TooManyPaths, alike, begin, one_round, view
 from ddpify.ranks.trace import (
@@ -32,7 +32,7 @@ from ddpify.ranks.trace import (
     may_part,
     parts,
 )
-from ddpify.ranks.values import text
+from ddpify.ranks.values import TENSOR, text
 from ddpify.ranks.words import COLLECTIVE_OPS
 from ddpify.source import Site
 
@@ -71,7 +71,7 @@ class Balance:
         self._compare(parting)
 
     def _compare(self, items: list[Item]) -> None:
-        if not items or alike(view(items, 0), view(items, 1)):
+        if not items or alike(view(items, 0), view(items, 1)) or _is_told(items):
             return
         inner = [item for item in items if _all_ranks(item) and _uneven(item)]
         rest = [item for item in items if item not in inner]
@@ -110,6 +110,8 @@ class Balance:
         items: list[Item],
     ) -> None:
         guard = next((g for g in reversed(event.guards) if g.ranks != ALL), None)
+        if guard is not None and _asks_for_tensor(event.guards, guard):
+            return
         left = _exit_before(items, event, 1 - rank)
         if guard is not None and (left is None or _later(guard.site, left.site)):
             kind, left = "guard", None
@@ -169,7 +171,7 @@ class Balance:
             rest = items[number + 1 :] + after
             more = any(True for _ in events(rest))
             if isinstance(item, Split) and (loop is None or not _meet_again(item, rest)):
-                self._split(item, rest, more, loop, beyond)
+                self._split(*_where_apart(item, rest, more, loop, beyond))
             for body in bodies(item):
                 if isinstance(item, Repeat) and body is item.body:
                     self._splits(body, [], body, [*body, *rest, *beyond])
@@ -188,8 +190,8 @@ class Balance:
         loop: list[Item] | None,
         beyond: Sequence[Item],
     ) -> None:
-        shared = _shared(item.guard.test.atoms)
-        arms = (list(_without(item.arms[0], shared)), item.arms[1]) if shared else item.arms
+        shared = dict.fromkeys(_shared(item.guard.test.atoms), False)
+        arms = (_where(item.arms[0], shared), item.arms[1]) if shared else item.arms
         views = tuple(view(arm, 0) or view(arm, 1) for arm in arms)
         if any(v and v[-1] in CUT for v in views):
             return
@@ -250,18 +252,59 @@ def _named(test: Any) -> set[str]:
     return {text(test), text(test).partition("@")[0]}
 
 
-def _without(items: list[Item], keys: frozenset[str]) -> Iterator[Item]:
-    """The items where none of these conditions holds: only then do the ranks part."""
+def _where(items: Sequence[Item], known: Mapping[str, bool]) -> list[Item]:
+    """The items where these conditions are so: only then do the ranks part."""
+    found: list[Item] = []
     for item in items:
         if isinstance(item, (Inline, Repeat)):
-            yield replace(item, body=list(_without(item.body, keys)))
-        elif isinstance(item, Branch) and all(_named(test) & keys for test in item.tests):
-            yield from _without(item.arms[1], keys)
-        elif isinstance(item, Branch):
-            one, other = (list(_without(arm, keys)) for arm in item.arms)
-            yield replace(item, arms=(one, other))
-        else:
-            yield item
+            item = replace(item, body=_where(item.body, known))
+        elif isinstance(item, (Branch, Split)):
+            tests = item.tests if isinstance(item, Branch) else ()
+            answers = {_answer(test, known) for test in tests}
+            if answers in ({True}, {False}):
+                found += _where(item.arms[0 if True in answers else 1], known)
+                if found and isinstance(found[-1], End):
+                    break
+                continue
+            one, other = (_where(arm, known) for arm in item.arms)
+            item = replace(item, arms=(one, other))
+        found.append(item)
+    return found
+
+
+def _answer(test: Any, known: Mapping[str, bool]) -> bool | None:
+    """Whether a condition holds, where others are known: of both, of either, of the opposite."""
+    if not isinstance(test, Symbol):
+        return None
+    for key in _named(test) & known.keys():
+        return known[key]
+    if test.key.startswith("not ") and test.key[4:] in known:
+        return not known[test.key[4:]]
+    kind, *parts = test.parts or ("",)
+    if kind not in ("Not", "And", "Or"):
+        return None
+    held = [_answer(part, known) for part in parts]
+    if kind == "Not":
+        return None if held[0] is None else not held[0]
+    decides = kind == "Or"
+    return decides if decides in held else None if None in held else not decides
+
+
+_Parting = tuple[Split, list[Item], bool, list[Item] | None, Sequence[Item]]
+
+
+def _where_apart(
+    item: Split, rest: list[Item], more: bool, loop: list[Item] | None, beyond: Sequence[Item]
+) -> _Parting:
+    """What ``_split`` compares, without what is only done where the ranks agree."""
+    if item.agreed is None:
+        return item, rest, more, loop, beyond
+    known = {item.agreed[0]: not item.agreed[1]}
+    one, other = (_where(arm, known) for arm in item.arms)
+    rest = _where(rest, known)
+    more = any(True for _ in events(rest))
+    within = _where(loop, known) if loop is not None else None
+    return replace(item, arms=(one, other)), rest, more, within, _where(beyond, known)
 
 
 def _meet_again(item: Split, rest: list[Item]) -> bool:
@@ -279,6 +322,24 @@ def _only(arms: tuple[list[Item], list[Item]]) -> Iterator[Event]:
             yield from sides[0][a0:a1]
             yield from sides[1][b0:b1]
     yield from (*sides[0], *sides[1])
+
+
+def _asks_for_tensor(guards: Sequence[RankGuard], guard: RankGuard) -> bool:
+    """Whether a helper, called under a condition on the rank, communicates if it is given a tensor:
+    here it may be given a number."""
+    inner = guards[guards.index(guard) + 1 :]
+    tests = (part for one in inner if one.holds for part in _all_of(one.test.atoms[0]))
+    return any(text(test).startswith(TENSOR) for test in tests)
+
+
+def _all_of(atom: Any) -> Iterator[Any]:
+    """The operands of ``a and b``."""
+    parts = atom.parts if isinstance(atom, Symbol) else ()
+    if parts[:1] == ("And",):
+        for part in parts[1:]:
+            yield from _all_of(part)
+    else:
+        yield atom
 
 
 def _exit_before(items: list[Item], event: Event, rank: int) -> Exit | None:
@@ -305,6 +366,24 @@ def _later(a: Site, b: Site) -> bool:
 
 def _all_ranks(item: Item) -> bool:
     return item.ranks == ALL and not isinstance(item, (Event, End))
+
+
+def _is_told(items: list[Item]) -> bool:
+    """Whether some ranks alone go round until others tell them to stop: how often is not known.
+
+    ``while True: broadcast(order); if order == STOP: break``, of workers whose rank 0 sends orders.
+    """
+    loops = [one for one in _flat(items) if isinstance(one, Repeat) and one.ranks != ALL]
+    for loop in loops:
+        told = next(events(loop.body), None)
+        source = told.call.arg(1, "src") if told is not None and told.call is not None else None
+        other = (ALL & ~loop.ranks).bit_length() - 1
+        left = (guard for end in ends(loop.body) for guard in end.exit.guards[-1:])
+        if told is None or source is None or source.constant != other:
+            continue
+        if any(one.synced for guard in left for one in guard.test.sources()):
+            return any(told.op == e.op and e.ranks & (1 << other) for e in events(items, other))
+    return False
 
 
 def _uneven(item: Item) -> bool:

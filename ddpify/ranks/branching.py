@@ -79,7 +79,9 @@ def own(m: RankMachine, origins: frozenset[Origin]) -> bool:
 
 def decides(m: RankMachine, origin: Origin) -> bool:
     """Whether ranks may come to different conclusions: callers that are not seen may seed, and
-    files are taken to be those of all."""
+    files are taken to be those of all. What was drawn before they were spawned is one number."""
+    if origin.site in m.run.shared and origin.kind in (CLOCK, RANDOM):
+        return False
     if origin.kind == RANDOM:
         return m.run.script
     return origin.kind in (DATA, CLOCK)
@@ -102,7 +104,7 @@ def _add_condition(
         m.items += arms[0] or arms[1]
     elif local and takes[0] == takes[1]:
         guard = RankGuard(test, node, f.module, True, live)
-        m.items.append(Split(guard, arms, live))
+        m.items.append(Split(guard, arms, live, narrowing.agreed_where(m, test)))
     else:
         known = [(atom, truth(atom)) for atom in test.atoms]
         tests = [atom if holds is None else holds for atom, holds in known]

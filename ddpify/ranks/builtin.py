@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -32,6 +33,7 @@ from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import (
     FALSE,
     NONE,
+    TENSOR,
     TRUE,
     constant,
     key_of,
@@ -208,7 +210,20 @@ def _isinstance(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None
     answers = {narrowing.is_one(thing, names) for thing in one.args[0].things}
     if answers in ({True}, {False}):
         return TRUE if True in answers else FALSE
+    if names == {"torch.Tensor"}:
+        return TRUE if _is_tensor(one.args[0]) else _agreed(f"{TENSOR}@{one.site}", one)
     return _agreed(f"isinstance@{one.site}", one)
+
+
+_MAKES_TENSOR: Final = re.compile(r"torch\.(nn\.functional\.)?(?!load$|device$|compile$)[a-z]\w*")
+
+
+def _is_tensor(value: RankValue) -> bool:
+    """Whether a value is a tensor that a function of torch has made, and nothing else."""
+    things = value.things
+    return bool(things) and all(
+        t.kind == "result" and _MAKES_TENSOR.fullmatch(t.name) for t in things
+    )
 
 
 _KINDS: Final = ("torch.is_tensor", "torch.is_floating_point", "numpy.isscalar")
@@ -228,7 +243,8 @@ def _hasattr(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
             return TRUE
     if one.name == "builtins.type":
         return objects.type_of(m, f, one) or _agreed(f"{one.name}@{one.site}", one)
-    return _agreed(f"{one.name}@{one.site}", one)
+    asked = TENSOR if one.name == "torch.is_tensor" else one.name
+    return _agreed(f"{asked}@{one.site}", one)
 
 
 HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValue | None]]] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ddpify.names import COLLECTIVES, OF_LOADERS, OWN
-from ddpify.ranks import configured, inflight, mixing, naming, words
+from ddpify.ranks import configured, inflight, mixing, naming, narrowing, words
 from ddpify.ranks.branching import rejoin
 from ddpify.ranks.frames import RankFrame, node_of_function
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
@@ -183,7 +183,10 @@ def _returned(m: RankMachine, frame: RankFrame, info: FunctionDefinition, rest: 
     for rank in (0, 1):
         if rest & (1 << rank) or not sources[rank]:
             sources[rank].append(NONE)
-    return merge(f"{info.qualname}()@{m.order}", sources, frozenset(why), always)
+    made = merge(f"{info.qualname}()@{m.order}", sources, frozenset(why), always)
+    if not why and not rest:
+        narrowing.remember_returns(m, made, frame.return_ranks, len(m.here.guards))
+    return made
 
 
 def bind_parameters(

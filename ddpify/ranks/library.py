@@ -94,6 +94,7 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         agreed = result(one)
         return agreed.clean()
     if name in words.CLOCK_CALLS:
+        m.run.shared.discard(one.site)
         return with_origin(result(one), CLOCK, name, one)
     random = streams.random(m, one)
     if random is not None:
@@ -140,6 +141,7 @@ def _second(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 def _spawn(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """``mp.spawn(fn, args=…)``: the function gets its process's number first."""
     target = one.arg(0, "fn")
+    m.run.shared |= {call.site for call in m.run.calls}
     if target is not None:
         given = one.arg(1, "args")
         rest = given.items if given is not None and given.items is not None else ()

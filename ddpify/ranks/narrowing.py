@@ -47,6 +47,38 @@ def remember(m: RankMachine, test: RankValue, made: RankValue, arms: list[RankVa
         m.choices[key_of(made)] = (key_of(test), arms[0], arms[1])
 
 
+def agreed_where(m: RankMachine, test: RankValue) -> tuple[str, bool] | None:
+    """The condition under which ranks agree on another one: it was made the same on all of them
+    there, as in ``if distributed: stop = broadcast(stop)``."""
+    for asked, first, second in (m.choices[key] for key in _keys(test) if key in m.choices):
+        for here, there, holds in ((first, second, True), (second, first, False)):
+            own = {one for one in test.origins if m.own(frozenset({one}))}
+            if not m.own(here.origins) and own <= there.origins:
+                return (asked[4:], not holds) if asked.startswith("not ") else (asked, holds)
+    return None
+
+
+def _keys(test: RankValue) -> set[str]:
+    """The parts of a condition that are not known, by name."""
+    found: set[str] = set()
+    todo = [atom for atom in test.atoms if isinstance(atom, Symbol)]
+    while todo:
+        one = todo.pop()
+        found.add(one.key)
+        todo += [part for part in one.parts if isinstance(part, Symbol)]
+    return found
+
+
+def remember_returns(
+    m: RankMachine, made: RankValue, returned: list[tuple[int, RankValue, Any]], outer: int
+) -> None:
+    """After ``if not distributed: return x``, ``return all_reduce(x)``: both that was returned."""
+    if len(returned) == 2 and len(returned[0][2]) == outer + 1:
+        guard = returned[0][2][-1]
+        arms = [returned[0][1], returned[1][1]]
+        remember(m, guard.test, made, arms if guard.holds else arms[::-1])
+
+
 def _recalled(
     m: RankMachine, f: RankFrame, test: RankValue, holds: bool
 ) -> list[tuple[Place, RankValue]]:

@@ -10,8 +10,19 @@ from typing import Any
 from ddpify.python.words import OWN_FILES
 from ddpify.ranks import sizes
 from ddpify.ranks.model import RankValue
-from ddpify.ranks.origins import COMPUTED, DATA, IDENTITY, TEXT, Origin, Symbol
-from ddpify.ranks.values import Made, counts, differs, gathered, spread, text
+from ddpify.ranks.origins import CLOCK, COMPUTED, DATA, IDENTITY, RANDOM, TEXT, Origin, Symbol
+from ddpify.ranks.values import (
+    Apart,
+    Held,
+    Made,
+    counts,
+    differs,
+    gathered,
+    rooted,
+    same,
+    spread,
+    text,
+)
 
 
 def power(a: Any, b: Any) -> Any:
@@ -127,11 +138,21 @@ def compare(name: str, a: RankValue, b: RankValue) -> RankValue:
     atoms = tuple(_compare(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
     deps, origins = gathered((a, b))
     if name in ("Is", "IsNot") and not any(isinstance(v.constant, bool) for v in (a, b)):
-        # whether there is one: ranks agree though their samples differ
-        origins = frozenset(o for o in origins if o.kind != DATA and o.what not in OWN_FILES)
+        origins = frozenset(one for one in origins if not _is_content(one, a))
     if name in ("In", "NotIn") and _is_dict(b):  # what it holds under its keys is not asked
         origins = spread(a) | frozenset(o for o in b.origins if o.kind != DATA)
     return RankValue((atoms[0], atoms[1]), (), deps, origins)
+
+
+def _is_content(origin: Origin, value: RankValue) -> bool:
+    """Whether this is no reason why a value is there on some ranks only: their samples differ, or
+    what a text says, or what was written into a tensor."""
+    if origin.kind == DATA or origin.what in OWN_FILES:
+        return True
+    if any(isinstance(atom, Apart) for atom in map(rooted, value.atoms)):
+        return False
+    filled = any(isinstance(atom, Held) for atom in value.atoms)
+    return origin.kind in (CLOCK, RANDOM) or (filled and same(*map(rooted, value.atoms)))
 
 
 def _is_spelled(value: RankValue) -> bool:
@@ -153,6 +174,7 @@ def _compare(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
         y = [item.atoms[0] for item in b.items]
     if name in ("In", "NotIn") and b.keys is not None and isinstance(x, str):
         y = [key for key, _ in b.keys]
+    x = rooted(x) if name in ("Is", "IsNot") else x
     if name in ("Is", "IsNot") and y is None and _is_there(x):
         return name == "IsNot"
     if name in ("Eq", "NotEq") and isinstance(x, Made) and y is None:

@@ -180,7 +180,11 @@ def _then(tokens: tuple[Token, ...], following: tuple[Token, ...]) -> tuple[Toke
     _, key, one, other = tokens[-1]
     if not _ended(one) and not _ended(other) and _count(following, MAX_TWICE) > MAX_TWICE:
         return tokens + following
-    return tokens[:-1] + _branch(key, _then(one, following), _then(other, following))
+    one, other = _then(one, following), _then(other, following)
+    for arm, instead in ((one, other), (other, one)):
+        if arm and arm[-1] in CUT:
+            return tokens[:-1] + instead
+    return tokens[:-1] + _branch(key, one, other)
 
 
 def _ended(tokens: tuple[Token, ...]) -> bool:

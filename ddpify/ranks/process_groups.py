@@ -17,6 +17,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import DATA, LOCAL_RANK, RANK
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.required import is_older
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import FALSE, NONE, TRUE, constant, symbol
 
@@ -38,7 +39,8 @@ def operation(one: RankCall) -> str:
 
 def meet(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     """All ranks meet at a call of a framework; not where it was made for some of them."""
-    if not _of_a_group(one):
+    saves = one.name == words.SAVE_CHECKPOINT
+    if not _of_a_group(one) and not (saves and is_older(m)):
         m.event(operation(one), one, one.node, f)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
+from ddpify.python.words import OWN_FILES
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, PART, PICKED, RANK, STRIDE, Origin, Symbol
 from ddpify.ranks.values import Made, differs, of, spread
@@ -30,6 +32,11 @@ _PLAIN_METHODS: Final = frozenset(
 
 
 _SIZES: Final = (PART, PICKED, STRIDE)  # why two ranks may have another number of entries
+_FIELD: Final = re.compile(r"\{[^{}]*\}")
+_PATHS: Final = OWN_FILES | {"os.path.join", "os.path.abspath", "os.path.realpath", "os.getcwd"}
+_TAKING_APART: Final = frozenset(
+    "parse_args parse_known_args parse_intermixed_args parse_args_into_dataclasses".split()
+)
 _FILLED: Final = frozenset("zeros_like ones_like empty_like".split())
 
 
@@ -40,6 +47,8 @@ def result(one: RankCall) -> RankValue:
     if one.receiver is not None:
         parts.append(one.receiver)
     value = of(thing, *parts)
+    if one.method in _TAKING_APART:  # which of its arguments says what is not known
+        value = replace(value, origins=frozenset(o for o in value.origins if o.kind in IDENTITY))
     if one.method in _FILLED:  # as large as another one, which is all they have of it
         sizes = frozenset(o for o in value.origins if o.kind in IDENTITY or o.what in _SIZES)
         value = replace(value, origins=sizes)
@@ -48,12 +57,12 @@ def result(one: RankCall) -> RankValue:
         own = spread(one.receiver) if one.receiver is not None else frozenset()
         kept = frozenset(o for o in value.origins if o.kind not in IDENTITY) | own
         value = replace(value, origins=kept)
-    if _makes_object(one.name):
+    key, kind = f"{one.name}@{id(thing)}", Made if _makes_object(one) else Symbol
+    if one.method[:1].isupper():
         return value
-    key = f"{one.name}@{id(thing)}"
     if value.by_rank and any(map(told_apart, parts)) and not one.name.startswith(_FILES):
-        return replace(value, atoms=(Symbol(f"{key}:0"), Symbol(f"{key}:1")))
-    return replace(value, atoms=(Symbol(key), Symbol(key)))
+        return replace(value, atoms=(kind(f"{key}:0"), kind(f"{key}:1")))
+    return replace(value, atoms=(kind(key), kind(key)))
 
 
 def rooted(one: RankCall, root: RankValue | None) -> RankValue:
@@ -73,9 +82,12 @@ def told_apart(value: RankValue) -> bool:
     return differs(value) or any(map(told_apart, value.items or ()))
 
 
-def _makes_object(name: str) -> bool:
-    """Class names make objects, which are not None."""
-    return name.rpartition(".")[2][:1].isupper()
+def _makes_object(one: RankCall) -> bool:
+    """Class names make objects, which are not None; so is a path, and a text with words in it."""
+    if one.method == "format" and one.receiver is not None:
+        form = one.receiver.constant
+        return isinstance(form, str) and bool(_FIELD.sub("", form))
+    return one.method[:1].isupper() or one.name in _PATHS
 
 
 def dealt(value: RankValue, one: RankCall) -> RankValue:

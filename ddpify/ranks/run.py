@@ -47,6 +47,7 @@ class Run:
     reads: list[Read] = field(default_factory=list)
     touches: list[Touch] = field(default_factory=list)
     absent: list[Lacking] = field(default_factory=list)
+    shared: set[Site] = field(default_factory=set)  # calls before the processes were started
     keyed: list[tuple[RankValue, Site]] = field(
         default_factory=list
     )  # dicts with an entry under what this rank's samples say

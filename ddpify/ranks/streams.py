@@ -57,6 +57,7 @@ def random(m: RankMachine, one: RankCall) -> RankValue | None:
         return _simulated(m, one)
     drawn = _library(one)
     if drawn is not None and _is_apart(m, one, drawn):
+        m.run.shared.discard(one.site)
         return with_origin(result(one), RANDOM, one.name, one)
     return None
 

@@ -73,11 +73,15 @@ class Branch:
 
 @dataclass(eq=False)
 class Split:
-    """An ``if`` or a loop that each rank decides for itself."""
+    """An ``if`` or a loop that each rank decides for itself.
+
+    ``agreed``: a condition, and how it is where the ranks agree here: ``if distributed: …``.
+    """
 
     guard: RankGuard
     arms: tuple[list[Item], list[Item]]
     ranks: int
+    agreed: tuple[str, bool] | None = None
 
 
 @dataclass(eq=False)

@@ -11,6 +11,7 @@ from ddpify.ranks.model import ALL, RANK0, RANK1, RankThing, RankValue
 from ddpify.ranks.origins import TEXT, Origin, Symbol, of_anything
 
 MAX_DEPS = 80
+TENSOR = "tensor?"  # so begins the key of a question whether a value is a tensor
 
 
 class Made(Symbol):
@@ -19,6 +20,17 @@ class Made(Symbol):
 
 class Maybe(Symbol):
     """None or an object: which of both is the same on all ranks."""
+
+
+class Apart(Symbol):
+    """One of several values, of which each rank has chosen for itself."""
+
+
+@dataclass(frozen=True)
+class Held(Symbol):
+    """What was changed in place; ``before``: what it was, which is there if this is."""
+
+    before: Any = field(default=None, compare=False, repr=False)
 
 
 class Turn(Symbol):
@@ -122,7 +134,7 @@ def differs(value: RankValue) -> bool:
 
 def truth(atom: Any) -> bool | None:
     """Whether an atom is true; None if unknown."""
-    if isinstance(atom, Made):
+    if isinstance(atom, Made) or _has_words(atom):
         return True
     if isinstance(atom, Symbol):
         return None
@@ -130,6 +142,19 @@ def truth(atom: Any) -> bool | None:
         return bool(atom)
     except Exception:  # a constant of the user's is only looked at
         return None
+
+
+def _has_words(atom: Any) -> bool:
+    """Whether an atom is an f-string that is not empty, whatever it is filled with."""
+    parts = atom.parts if isinstance(atom, Symbol) else ()
+    return parts[:1] == (TEXT,) and any(isinstance(one, str) and one for one in parts[1:])
+
+
+def rooted(atom: Any) -> Any:
+    """What an atom was before it was changed in place, again and again."""
+    while isinstance(atom, Held):
+        atom = atom.before
+    return atom
 
 
 def merge(
@@ -283,7 +308,12 @@ def _joined(key: str, values: list[RankValue], rank: int, apart: bool) -> Any:
         return first
     if all(truth(atom) is True for atom in atoms):
         return Made(key)
-    return Symbol(key) if apart or not _is_optional(atoms) else Maybe(key)
+    roots = [rooted(atom) for atom in atoms]
+    if all(same(roots[0], other) for other in roots):
+        return Held(key, before=roots[0])
+    if apart or any(isinstance(atom, Apart) for atom in atoms):
+        return Apart(key)
+    return Maybe(key) if _is_optional(atoms) else Symbol(key)
 
 
 def _is_optional(atoms: list[Any]) -> bool:

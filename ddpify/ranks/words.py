@@ -225,6 +225,7 @@ MEETING_IF_SHARDED: Final = NUMBERING | {
 }
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
+SAVE_CHECKPOINT: Final = f"{TRAINER}.save_checkpoint"
 # What begins the processes of a program, or joins them, beside init_process_group.
 STARTERS: Final = (
     "accelerate.Accelerator",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.attempts import Handler
+from ddpify.ranks.attempts import Handler, ends
+from ddpify.ranks.frames import node_of_function
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
@@ -21,7 +22,19 @@ def lint(run: Run) -> Iterable[Finding]:
             agreed = any(one.place_in(handler.body) for one in met for handler in tried.handlers)
             if is_repeated(call, tried) and not agreed:
                 for handler in tried.passes_over():
-                    yield _finding(call, handler)
+                    if not _ends_in_helper(run, handler):
+                        yield _finding(call, handler)
+
+
+def _ends_in_helper(run: Run, handler: Handler) -> bool:
+    """Whether it calls, whatever else holds, a function of the project that ends the process."""
+    return any(
+        call.target is not None
+        and call.site.within(handler.body)
+        and not any(guard.site.within(handler.body) for guard in call.guards)
+        and ends(node_of_function(call.target.node))
+        for call in run.calls
+    )
 
 
 def _finding(call: RankCall, handler: Handler) -> Finding:

@@ -10,6 +10,7 @@ from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import IDENTITY, STRIDE, Symbol
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import counts
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.counted import divides_evenly
@@ -40,11 +41,31 @@ def lint(run: Run) -> Iterable[Finding]:
         if not call.everywhere or call.within(*_JOINS):
             continue
         for loop in (one for one in call.loops if one.site not in seen):
+            if _is_bounded(call, loop):
+                continue
             cut = _strided(run, loop)
             own = _own_file(run, loop) if cut is None else None
             if cut is not None or own is not None:
                 seen.add(loop.site)
                 yield _finding(call, loop, cut, own)
+
+
+def _is_bounded(call: RankCall, loop: RankLoop) -> bool:
+    """Whether only the first rounds come to it, as many on all ranks: ``if i < len(all) // n``."""
+    return any(
+        guard.holds and not guard.test.local and _bounds(guard.test.atoms[0])
+        for guard in call.conditions_in(loop)
+    )
+
+
+def _bounds(test: Any) -> bool:
+    """Whether a condition, or a part of it that has to hold, is about how far a count is."""
+    kind, *parts = test.parts if isinstance(test, Symbol) and test.parts else ("",)
+    if kind == "And":
+        return any(map(_bounds, parts))
+    return (kind in ("Lt", "LtE") and counts(parts[0])) or (
+        kind in ("Gt", "GtE") and counts(parts[1])
+    )
 
 
 def _finding(call: RankCall, loop: RankLoop, cut: Site | None, own: Site | None) -> Finding:

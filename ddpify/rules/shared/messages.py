@@ -75,6 +75,8 @@ def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
     calls = [call for call in run.calls if _kind(call) is not None]
     if not calls or not run.complete or any(map(_is_beyond, run.calls)):
         return []
+    if not run.script and len({call.method[-4:].lower() for call in calls}) == 1:
+        return []  # a part of a program that only sends: others may receive in another part
     if out_of_turn(run, calls) or overlooked(run, _NAMES, not all(map(of_torch, calls))):
         return []
     if meeting:
