@@ -13,6 +13,7 @@ from ddpify.ranks.model import ALL, RankValue
 from ddpify.ranks.origins import Symbol, put_under
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import differs, key_of, merge, spread, symbol
+from ddpify.site import Site
 
 
 def assign(m: RankMachine, f: RankFrame, target: ast.expr, value: RankValue) -> None:
@@ -24,7 +25,7 @@ def assign(m: RankMachine, f: RankFrame, target: ast.expr, value: RankValue) -> 
         m.store(f, base, target.attr, value, target, False)
         if m.set_property(f, base, target.attr, target, value):
             return
-        set_attribute(m, base, target.attr, value)
+        set_attribute(m, base, target.attr, value, f.module.site(target))
     elif isinstance(target, ast.Subscript):
         _element(m, f, target, value)
     elif isinstance(target, (ast.Tuple, ast.List)):
@@ -47,10 +48,11 @@ def bind(m: RankMachine, f: RankFrame, name: str, value: RankValue) -> None:
     m.write(space, name, value)
 
 
-_HELD = ("result", "attribute", "parameter", "instance")
+_UNKNOWN = ("attribute", "parameter", "config")  # what it has is told by its name, if by anything
+_HELD = ("result", "instance", *_UNKNOWN)
 
 
-def set_attribute(m: RankMachine, base: RankValue, name: str, value: RankValue) -> None:
+def set_attribute(m: RankMachine, base: RankValue, name: str, value: RankValue, site: Site) -> None:
     """``base.name = value``; one of several possible objects keeps what it had as well."""
     for thing in base.things:
         if thing.kind == "external":
@@ -59,7 +61,8 @@ def set_attribute(m: RankMachine, base: RankValue, name: str, value: RankValue) 
         if name not in thing.attrs and thing.kind in _HELD:
             # where a branch does not set it, it is what it was
             inherited = naming.class_attribute(m, thing.cls, name) if thing.cls else None
-            thing.attrs[name] = inherited or symbol(f"{thing.name}@{id(thing)}.{name}")
+            told = m.by_name(name, site) if thing.kind in _UNKNOWN else None
+            thing.attrs[name] = inherited or told or symbol(f"{thing.name}@{id(thing)}.{name}")
         old = thing.attrs.get(name)
         if old is not None and len(base.things) > 1:
             value = merge(name, ([old, value], [old, value]), frozenset())
@@ -156,7 +159,8 @@ def assign_quietly(m: RankMachine, f: RankFrame, target: ast.expr, value: RankVa
             frame = frame.outer
         m.write(naming.namespace(m, f.module).attrs, target.id, value)
     elif isinstance(target, ast.Attribute):
-        set_attribute(m, m.evaluate(f, target.value), target.attr, value)
+        base = m.evaluate(f, target.value)
+        set_attribute(m, base, target.attr, value, f.module.site(target))
     elif isinstance(target, ast.Subscript) and all(map(_is_plain, (target.value, target.slice))):
         base, index = m.evaluate(f, target.value), m.evaluate(f, target.slice)
         if base.keys is not None:

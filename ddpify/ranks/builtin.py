@@ -159,8 +159,9 @@ def _chosen(m: RankMachine, one: RankCall) -> RankValue | None:
 
 def _setattr(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if len(one.args) == 3 and isinstance(one.args[1].constant, str):
-        m.store(f, one.args[0], one.args[1].constant, one.args[2], one.node, False)
-        assigning.set_attribute(m, one.args[0], one.args[1].constant, one.args[2])
+        base, name, value = one.args[0], one.args[1].constant, one.args[2]
+        m.store(f, base, name, value, one.node, False)
+        assigning.set_attribute(m, base, name, value, one.site)
     return NONE
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.python import words as names
-from ddpify.ranks import commandline, fields, library, words
+from ddpify.ranks import commandline, fields, functions, library, words
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.autograd import applied
 from ddpify.ranks.frames import RankFrame
@@ -81,6 +81,8 @@ def call_value(m: RankMachine, f: RankFrame, callee: RankValue, given: Given) ->
     made: list[tuple[int, RankValue]] = []
     live = m.live
     things = callee.things
+    if len(things) > 1:  # `getattr(module, name)(…)`: what cannot be called so is not meant
+        things = tuple(one for one in things if functions.takes(one, given)) or things
     if len(things) > MAX_CALLEES:  # what is left out is rather a module than its wrapper
         things = tuple(sorted(things, key=lambda thing: thing.name not in words.WRAPPERS))
     for thing in things[:MAX_CALLEES]:

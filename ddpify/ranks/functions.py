@@ -10,6 +10,7 @@ from ddpify.names import COLLECTIVES, OF_LOADERS, OWN
 from ddpify.ranks import configured, inflight, mixing, naming, narrowing, words
 from ddpify.ranks.branching import rejoin
 from ddpify.ranks.frames import RankFrame, node_of_function
+from ddpify.ranks.given import Given
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import Origin
@@ -225,6 +226,23 @@ def bind_parameters(
         frame.names[spec.kwarg.arg] = RankValue(
             symbol("**kwargs").atoms, keys=tuple(kwargs.items())
         )
+
+
+def takes(thing: RankThing, given: Given) -> bool:
+    """Whether a function has parameters for what a call spells out, and is given all it needs."""
+    spread = any(isinstance(one, ast.Starred) for one in given.node.args)
+    spread = spread or any(one.arg is None for one in given.node.keywords)
+    if thing.kind != "function" or given.star or spread:
+        return True
+    spec = thing.info.node.args
+    own = thing.receiver is not None and not thing.traits.static
+    positional = [one.arg for one in (*spec.posonlyargs, *spec.args)][own:]
+    filled = positional[: len(given.args)]
+    named = {*positional[len(given.args) :], *(one.arg for one in spec.kwonlyargs)}
+    needed = positional[: max(len(positional) - len(spec.defaults), 0)]
+    fits = spec.vararg is not None or len(given.args) <= len(positional)
+    known = spec.kwarg is not None or given.kwargs.keys() <= named
+    return fits and known and set(needed) <= {*filled, *given.kwargs}
 
 
 def _default(

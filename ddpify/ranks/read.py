@@ -243,7 +243,17 @@ def _says_how(arguments: RankCall) -> bool:
 
 
 def _is_lightning(run: Run) -> bool:
-    return any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls)
+    """Whether a Trainer may run a LightningModule: a script that makes one and fits nothing uses
+    it as a module, in one process."""
+    if not any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls):
+        return False
+    if not run.script or any(run.named(words.TRAINER, *words.COMMANDLINES)):
+        return True
+    return any(call.target is None for call in run.methods(*_TRAINS))
+
+
+# What a Trainer that was made in code that is not read is asked to do.
+_TRAINS = ("fit", "validate", "test", "predict")
 
 
 def _script(
@@ -274,7 +284,8 @@ def _start(machine: RankReader, info: FunctionDefinition) -> None:
     else:
         naming.make_class(machine, frame, info.owner)
         cls = machine.classes[info.owner]  # itself, whatever its decorators make of it
-        made = calls.instantiate(machine, frame, cls, (), {}, None).things[0]
+        given = _optional(machine, info.owner.method("__init__"))
+        made = calls.instantiate(machine, frame, cls, (), given, None).things[0]
         if hooks.is_hook(info):
             _trained(machine, frame, info, made)
             return
@@ -297,6 +308,24 @@ def _trained(
     callback = info.owner is not None and info.owner.inherits(*hooks.CALLBACKS)
     options = {"callbacks": of(made)} if callback else {}
     hooks.with_trainer(machine, frame, node, () if callback else (of(made),), options)
+
+
+def _optional(machine: RankReader, method: FunctionDefinition | None) -> dict[str, RankValue]:
+    """What an object may be given by those who make it: None, the default, leaves parts of it out,
+    such as the writer of whoever names a folder for it."""
+    if method is None:
+        return {}
+    spec = method.node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    tail = positional[len(positional) - len(spec.defaults) :]
+    parameters, defaults = [*tail, *spec.kwonlyargs], [*spec.defaults, *spec.kw_defaults]
+    both = zip(parameters, defaults, strict=True)
+    names = [one.arg for one, default in both if _is_none(default)]
+    return {name: functions.parameter_value(machine, method, name) for name in names}
+
+
+def _is_none(default: ast.expr | None) -> bool:
+    return isinstance(default, ast.Constant) and default.value is None
 
 
 def _unknowns(machine: RankReader, thing: RankThing) -> list[RankValue]:

@@ -10,6 +10,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
+from ddpify.rules.shared.nodes import one_node
 from ddpify.rules.shared.outputs import Write, checkpoints, its_own
 from ddpify.rules.shared.written import given_nodes, texts
 
@@ -21,7 +22,7 @@ NODE_VARIABLES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID", "HOSTNAME", "TMPDIR
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per checkpoint that the first process of every node writes."""
-    if _one_node(run):
+    if one_node(run):
         return
     for write in checkpoints(run):
         guard = _by_local_rank(run, write.call)
@@ -35,12 +36,6 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="ask for the global rank: RANK, or torch.distributed.get_rank()",
                 because=((guard.site, "decided by the local rank"),),
             )
-
-
-def _one_node(run: Run) -> bool:
-    """Whether the group is opened with the local rank as the rank: right on one node only."""
-    rank = run.session.kwargs.get("rank") if run.session is not None else None
-    return rank is not None and rank.has(LOCAL_RANK)
 
 
 def _by_local_rank(run: Run, call: RankCall) -> RankGuard | None:

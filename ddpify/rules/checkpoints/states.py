@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
@@ -12,7 +14,8 @@ from ddpify.rules.shared.meetings import one_path
 from ddpify.rules.shared.outputs import CHECKPOINTS
 
 _PICKLES = frozenset({"pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump"})
-_WRITERS = _PICKLES | {*CHECKPOINTS, "accelerate.Accelerator.save", "accelerate.utils.save"}
+_SAVES = frozenset({"torch.save", "accelerate.Accelerator.save", "accelerate.utils.save"})
+_WRITERS = _PICKLES | _SAVES | {*CHECKPOINTS}
 # What a class says of how its objects are pickled.
 _SAYS_WHAT = ("__getstate__", "__reduce__", "__reduce_ex__")
 _STRIPS = "consume_prefix_in_state_dict_if_present"
@@ -33,7 +36,7 @@ def wrapped_states(run: Run) -> Iterator[tuple[RankCall, str]]:
 def saved_wrappers(run: Run) -> Iterator[RankCall]:
     """Calls that write the wrapper itself, not its state, or an object that has it."""
     for call in run.calls:
-        if call.name in _WRITERS and any(
+        if call.name in _PICKLES | _SAVES and any(  # `torch.onnx.export` traces a graph
             thing.kind == "result" and thing.name == DDP for thing in _pickled(call.arg(0, "obj"))
         ):
             yield call.asked
@@ -160,13 +163,43 @@ def is_strict(call: RankCall) -> bool:
 
 
 def loaded(run: Run) -> Iterator[RankCall]:
-    """``torch.load`` calls of which something is given to ``load_state_dict``."""
+    """``torch.load`` calls of which something is given to ``load_state_dict`` of what has tensors:
+    no scheduler or sampler, which have counters."""
     used = {
         thing
         for call in run.methods("load_state_dict")
+        if not _counts(call)
         for value in (*call.args, *call.kwargs.values())
         for thing in value.sources()
     }
     for call in run.named("torch.load"):
         if call.result is not None and not used.isdisjoint(call.result.things):
             yield call
+
+
+def _counts(call: RankCall) -> bool:
+    """Whether a method is one of what only counts: by what made it, or else by what it is called.
+
+    A state of which other parts are given to a model is loaded with its tensors all the same.
+    """
+    things = call.receiver.things if call.receiver is not None else ()
+    made = [thing for thing in things if thing.kind in ("result", "instance")]
+    if made:
+        return all(any(map(_is_counter, _kinds(thing))) for thing in made)
+    node = call.node.func
+    named = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+    return bool(_COUNTERS.search(named.rpartition(".")[2]))
+
+
+_COUNTERS: Final = re.compile(r"sched|sampler|scaler|(^|_)loader|dataloader", re.IGNORECASE)
+
+
+def _kinds(thing: RankThing) -> Iterator[str]:
+    yield thing.name
+    yield from thing.cls.external_bases() if thing.cls is not None else ()
+
+
+def _is_counter(name: str) -> bool:
+    return name.startswith(("torch.optim.lr_scheduler.", "torch.utils.data.")) or (
+        "scheduler" in name.rpartition(".")[2].lower() or name.endswith("GradScaler")
+    )

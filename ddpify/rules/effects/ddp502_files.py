@@ -13,6 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.effects.effects import gated, opened
+from ddpify.rules.effects.log_levels import by_rank
 from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
@@ -24,6 +25,7 @@ from ddpify.rules.shared.outputs import (
     difference,
     files,
     its_own,
+    only_wipes,
     unequal,
 )
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
@@ -68,6 +70,8 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         if same_beginning(run, write.call) or _there_already(run, write.call):
             continue
+        if _is_quiet(run, write.call) or only_wipes(write.call):
+            continue
         if at_once(run, write.call) and not copies_console(run, write.call):
             damaged = unequal(run, write)
             yield Finding(
@@ -82,6 +86,11 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 _DAMAGE = "what one has written is lost or repeated"
+
+
+def _is_quiet(run: Run, call: RankCall) -> bool:
+    """Whether a log is opened by all and written by one, as its loggers are stopped elsewhere."""
+    return call.name.startswith("logging.") and run.once(by_rank)
 
 
 def _there_already(run: Run, call: RankCall) -> bool:

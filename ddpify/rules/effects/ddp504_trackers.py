@@ -107,7 +107,9 @@ def lint(run: Run) -> Iterable[Finding]:
     if run.helpers:
         yield from _logged(run)
     for call in run.calls:
-        if call.name not in writers.TRACKERS or _tells_ranks_apart(call):
+        if call.name not in writers.TRACKERS or _tells_ranks_apart(run, call):
+            continue
+        if call.name in _CONNECTIONS and not any(by_all(run, use) for use in _uses(run, call)):
             continue
         if by_all(run, call) and at_once(run, call):
             yield Finding(
@@ -134,8 +136,23 @@ def _logged(run: Run) -> Iterable[Finding]:
             )
 
 
-def _tells_ranks_apart(call: RankCall) -> bool:
-    return call.star or any(value.by_rank for value in (*call.args, *call.kwargs.values()))
+# What only connects to a server: it shows what it is told.
+_CONNECTIONS = frozenset({"visdom.Visdom"})
+
+
+def _tells_ranks_apart(run: Run, call: RankCall) -> bool:
+    """Whether each rank opens its own, or puts its number into the name of all that it says."""
+    if call.star or any(value.by_rank for value in call.given):
+        return True
+    tags = [use.arg(0, "tag") for use in _uses(run, call) if use.method.startswith("add_")]
+    return bool(tags) and all(tag is not None and tag.by_rank for tag in tags)
+
+
+def _uses(run: Run, call: RankCall) -> list[RankCall]:
+    """The methods that are called of a tracker."""
+    made = set(call.result.things) if call.result is not None else set()
+    held = ((one, one.receiver) for one in run.calls if one.receiver is not None)
+    return [one for one, value in held if not made.isdisjoint(value.things)]
 
 
 RULE = Rule(

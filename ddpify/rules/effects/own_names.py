@@ -11,6 +11,8 @@ from ddpify.ranks.words import FILE_TESTS
 from ddpify.rules.shared.folders import listed, spelled
 from ddpify.rules.shared.meetings import reads, same_words
 from ddpify.rules.shared.outputs import Write, checkpoints, files
+from ddpify.rules.shared.parents import in_parent
+from ddpify.site import Site
 
 
 def apart(run: Run) -> Iterator[tuple[Origin, RankCall, RankCall]]:
@@ -18,14 +20,22 @@ def apart(run: Run) -> Iterator[tuple[Origin, RankCall, RankCall]]:
     written = [w for w in (*files(run), *checkpoints(run)) if w.path is not None and named(w.path)]
     if not written:
         return
+    told = _told_by_parent(run)
     listings = [(call, path) for call in run.calls if (path := listed(call)) is not None]
     for read, path in (*reads(run), *listings):
         said = named(path)
         for write in written if said else ():
             both = said & named(write.path) if write.path is not None else set()
+            both = {origin for origin in both if origin.site not in told}
             if both and write.call.order < read.order and _sought(written, write, read, path):
                 yield min(both, key=lambda origin: origin.site), write.call, read
                 break
+
+
+def _told_by_parent(run: Run) -> set[Site]:
+    """Where the process that starts the others makes a name up, which is then theirs."""
+    calls = {call.site: call for call in reversed(run.calls)}  # the first one of each place
+    return {site for site, call in calls.items() if in_parent(run, call)}
 
 
 def named(path: RankValue) -> set[Origin]:

@@ -13,7 +13,7 @@ from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
 from ddpify.rules.process.options import default_of
-from ddpify.rules.shared.outputs import in_parent
+from ddpify.rules.shared.parents import in_parent
 from ddpify.rules.shared.placing import VISIBLE
 from ddpify.settings import Settings
 

@@ -10,7 +10,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
-from ddpify.rules.shared.outputs import SPAWN
+from ddpify.rules.shared.parents import SPAWN
 from ddpify.rules.shared.placing import choices, sources
 
 # What a rank passes through and is still the rank.

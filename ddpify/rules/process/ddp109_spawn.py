@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
-from ddpify.rules.shared.outputs import SPAWN
+from ddpify.rules.shared.parents import SPAWN
 from ddpify.site import Site
 
 LOCAL = "LOCAL_RANK"

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.python import writers
-from ddpify.ranks.events import Exit, Store
-from ddpify.ranks.model import RankCall, RankGuard, RankValue
+from ddpify.ranks import words
+from ddpify.ranks.events import Exit
+from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.ranks.words import FILE_TESTS, OWN_FILES
 from ddpify.rules.shared.feeds import held
+from ddpify.rules.shared.parents import in_parent
 from ddpify.site import Site
 
 # Calls that write a file: where the path is among the arguments, -1 for the receiver itself.
@@ -36,7 +38,6 @@ _LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
 SAME = "the same contents, as far as is seen, but damaged where two write at once"
 OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
-SPAWN = "torch.multiprocessing.spawn"
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
     *OWN_FILES,
@@ -127,6 +128,16 @@ def _mode(call: RankCall) -> str:
         arms = [arm.value for arm in (node.body, node.orelse) if isinstance(arm, ast.Constant)]
         text = arms[0] if len(arms) == 2 and all(set("wax+") & set(str(a)) for a in arms) else None
     return text if isinstance(text, str) else ""
+
+
+def only_wipes(call: RankCall) -> bool:
+    """``with open(path, "w"): pass``: as often as one likes."""
+    blocks = (one for one in ast.walk(call.module.tree) if isinstance(one, ast.With))
+    return any(
+        any(item.context_expr is call.node for item in block.items)
+        and all(isinstance(one, ast.Pass) for one in block.body)
+        for block in blocks
+    )
 
 
 def copies_console(run: Run, call: RankCall) -> bool:
@@ -222,13 +233,30 @@ def _written(run: Run, write: Write) -> Iterator[RankValue]:
 
 def by_all(run: Run, call: RankCall) -> bool:
     """Whether all ranks surely come to a call, each as a process of its own."""
-    if not call.everywhere or in_parent(run, call) or not (run.session or run.frameworks):
+    if not call.everywhere or in_parent(run, call) or not run.once(_has_ranks):
         return False
     if is_locked(call):
         return False
     if any(_unsure(guard) or _ruled_out(guard) for guard in call.guards):
         return False
     return not any(_may_leave(run, entered, call) for entered in call.stack)
+
+
+def _has_ranks(run: Run) -> bool:
+    """Whether something is seen that has several processes, not only that it could have them.
+
+    A model of transformers is one in one process as well; pytest runs a test in one.
+    """
+    if run.session is not None:
+        return True
+    if not run.script:
+        return bool(run.frameworks) and not _TEST.search(run.start)
+    trains = (words.HF_TRAINER, words.HF_ARGUMENTS, "transformers.HfArgumentParser")
+    others = run.frameworks - {"transformers"}
+    return bool(others) or any(call.name.startswith(trains) for call in run.calls)
+
+
+_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
 
 
 def is_locked(call: RankCall) -> bool:
@@ -238,11 +266,14 @@ def is_locked(call: RankCall) -> bool:
 
 
 def _may_leave(run: Run, entered: RankCall, call: RankCall) -> bool:
-    """Whether some ranks may have left the function that was entered, before they come here."""
+    """Whether some ranks may have left the function that was entered, before they come here.
+
+    ``if gathered: if rank: return``: those that go on do not gather, or are one rank.
+    """
     return any(
         entered.order < leave.order < call.order
         and leave.function is entered.target
-        and any(_unsure(guard) for guard in _doubtful(leave))
+        and (leave.ranks != ALL or any(_unsure(guard) for guard in _doubtful(leave)))
         for leave in run.exits
     )
 
@@ -276,14 +307,6 @@ def _ruled_out(guard: RankGuard) -> bool:
     said = ast.unparse(guard.node)
     contrary = f"not {said}" if guard.holds else said
     return contrary in guard.module.asserted
-
-
-def in_parent(run: Run, call: RankCall | Store) -> bool:
-    """Whether a call happens in the one process that starts the others."""
-    spawns = [one for one in run.named(SPAWN)]
-    return bool(spawns) and not any(
-        spawn.node is one.node for spawn in spawns for one in call.stack
-    )
 
 
 def caught(call: RankCall) -> bool:
