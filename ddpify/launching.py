@@ -23,7 +23,9 @@ def findings(
     """
     python = tuple(discover.python_files(root))
     files = tuple(p.relative_to(root).as_posix() for p in python)
-    before = {path for path, file in zip(files, python, strict=True) if vendor.opens_session(file)}
+    copies = [file for file in python if vendor.is_core(file)]
+    opens = (vendor.opens_session(file, copies) for file in python)
+    before = {path for path, opened in zip(files, opens, strict=True) if opened}
     started = (*entries, *sorted(before - set(entries)))
     for path in launchers.discover(root, started):
         text = (root / path).read_bytes().decode("utf-8", "surrogateescape")

@@ -43,6 +43,11 @@ from ddpify.source import Site, Span
 RULE = "DDP001"
 _IMPORTABLE = RUNTIME_NAMES | {earlier for earlier, _ in EARLIER_NAMES}
 _NOTE = "# What this project uses of them; `ddpify migrate` adds what else it comes to use."
+_BEGINS = re.compile(rb"^\s*(with distributed_session\(|setup_distributed\()", re.MULTILINE)
+_IMPORTS = re.compile(
+    rb"^\s*from\s+([\w.]+)\s+import\s+(?:\([^)]*|[^(\n]*)\b(?:distributed_session|setup_distributed)\b",
+    re.MULTILINE,
+)
 
 
 def place(project: Project, settings: Settings) -> tuple[str, str]:
@@ -101,12 +106,15 @@ def _is_runtime(file: Path) -> bool:
     return file.is_file() and file.read_bytes().startswith(HEADER_PREFIX.encode())
 
 
-def opens_session(file: Path) -> bool:
-    """Whether a script was migrated before: it begins a session of the helpers."""
-    if _is_runtime(file):
+def opens_session(file: Path, copies: Iterable[Path]) -> bool:
+    """Whether a script was migrated before: it begins a session of the helpers, of which these
+    are ``copies``, and not by a function of its own that has such a name."""
+    raw = file.read_bytes()
+    if raw.startswith(HEADER_PREFIX.encode()) or _BEGINS.search(raw) is None:
         return False
-    begins = rb"^\s*(with distributed_session\(|setup_distributed\()"
-    return re.search(begins, file.read_bytes(), re.MULTILINE) is not None
+    modules = [found.group(1).decode() for found in _IMPORTS.finditer(raw)]
+    stems = {copy.stem for copy in copies}
+    return any(one == INSTALLED or one.rpartition(".")[2] in stems for one in modules)
 
 
 def core_text(wanted: Collection[str] = _IMPORTABLE - METRICS_NAMES) -> str:

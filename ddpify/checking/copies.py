@@ -23,8 +23,9 @@ class Copies:
     def of(cls, root: Path, python: Sequence[Path], others: Iterable[Path]) -> Copies:
         """Those among the files that are checked, and the others that these import."""
         files = (file for file in (*python, *others) if file.is_relative_to(root))
-        paths = {file.relative_to(root).as_posix() for file in files if vendor.is_core(file)}
-        return cls(root, tuple(sorted(paths)), any(map(vendor.opens_session, python)))
+        cores = sorted({file for file in files if vendor.is_core(file)})
+        paths = tuple(file.relative_to(root).as_posix() for file in cores)
+        return cls(root, paths, any(vendor.opens_session(file, cores) for file in python))
 
     def findings(self) -> Iterator[Finding]:
         """Copies that are not as ddpify wrote them; lines that start a script without torchrun."""

@@ -46,6 +46,8 @@ _EXACT: Final = {
     "torch.utils.data.dataloader.DataLoader": LOADER,
     "torch_geometric.loader.DataLoader": LOADER,
     "torch.multiprocessing.spawn.spawn": words.SPAWN,
+    "torch.multiprocessing.spawn.start_processes": words.SPAWN,
+    "torch.multiprocessing.start_processes": words.SPAWN,
     "accelerate.accelerator.Accelerator": "accelerate.Accelerator",
     # as it was made until Lightning 2: of the arguments of a command line
     "lightning.pytorch.Trainer.from_argparse_args": "lightning.pytorch.Trainer",

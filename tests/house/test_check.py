@@ -123,6 +123,17 @@ def test_a_folder_is_checked_with_its_launchers(
     assert "old.sh:1:1: warning DDP002 [*] " in capsys.readouterr().out
 
 
+def test_a_function_of_the_same_name_is_no_helper(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "utils.py").write_text("def setup_distributed():\n    pass\n")
+    program = "from utils import setup_distributed\n\nsetup_distributed()\n"
+    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "train.sh").write_text("srun python train.py\n")
+    assert cli.main(["check", str(tmp_path)]) == cli.CLEAN
+    assert "DDP002" not in capsys.readouterr().out
+
+
 def test_a_second_check_says_the_same(migrated: Path, capsys: pytest.CaptureFixture[str]) -> None:
     without(migrated, "begin_epoch(train_loader")
     assert cli.main(["check", str(migrated)]) == cli.TO_DO

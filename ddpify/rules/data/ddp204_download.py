@@ -14,7 +14,7 @@ from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import before_launch
 from ddpify.rules.shared.meetings import goes_first, one_was_first
-from ddpify.rules.shared.outputs import is_locked
+from ddpify.rules.shared.outputs import in_parent, is_locked
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -39,7 +39,9 @@ def lint(run: Run) -> Iterable[Finding]:
     for call in run.calls:
         if not call.everywhere or not _downloads(call) or _own_folder(call):
             continue
-        if is_locked(call) or before_launch(run, call) or one_was_first(run, call):
+        if before_launch(run, call) or in_parent(run, call):
+            continue
+        if is_locked(call) or one_was_first(run, call):
             continue
         if not _one_goes_first(run, call):
             yield Finding(

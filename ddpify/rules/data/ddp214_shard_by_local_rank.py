@@ -33,8 +33,8 @@ def _finding(call: RankCall, number: RankValue) -> Finding:
     return Finding(
         "DDP214",
         call.site,
-        "dealt by the number on the node: with several nodes, each trains on the same shares",
-        Severity.ERROR,
+        "dealt by the number on the node: with several nodes, each has the same shares",
+        Severity.WARNING,
         (),
         "deal by RANK of WORLD_SIZE: leave rank and num_replicas out, they are the defaults",
         tuple((o.site, "the local rank") for o in spread(number) if o.kind == LOCAL_RANK)[:1],
@@ -87,5 +87,5 @@ RULE = Rule(
         ),
     ),
     lint=lint,
-    severity=Severity.ERROR,
+    severity=Severity.WARNING,
 )

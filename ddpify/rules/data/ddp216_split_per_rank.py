@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ddpify.python.choices import library_drawn
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.prepared import CALLS
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
@@ -27,17 +28,20 @@ _SPLITS = {
     "random.sample": PYTHON,
 }
 _IN_PLACE = ("shuffle",)
+_TRAINS = frozenset({"backward", "manual_backward", "fit", "train", "step", "train_batch"})
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per split whose draws differ between ranks."""
-    sets = dealt_sets(run) | {t for _, whole in run.parted for t in whole.sources()}
+    parted = {thing for _, whole in run.parted for thing in whole.sources()}
+    sets = dealt_sets(run) | parted
     for call in run.calls:
         library = _SPLITS.get(call.name) or _of_data(run, call)
         fixed = "shuffle" in call.kwargs and call.kwargs["shuffle"].constant is False
         if not library or fixed or not call.everywhere:
             continue
-        if not _made(call) & sets and not _is_parted(run, call):
+        split = bool(_made(call) & sets) and not _fills_samples(run, call) and _may_train(run)
+        if not split and not _is_parted(run, call) and not _made(call) & parted:
             continue
         how, seeding = stream(run, call, library)
         if how is not Stream.SAME and not _agreed(run, call):
@@ -47,6 +51,18 @@ def lint(run: Run) -> Iterable[Finding]:
 def _of_data(run: Run, call: RankCall) -> str:
     """The library that draws data, in a program whose Trainer gets several devices."""
     return library_drawn(call.name) if run.assumed and of_trainer(run) else ""
+
+
+def _may_train(run: Run) -> bool:
+    """Whether something is trained, or not all is seen: what is only scored has nothing to leak."""
+    whole = run.script and run.complete
+    return not whole or any(call.method in _TRAINS for call in run.calls)
+
+
+def _fills_samples(run: Run, call: RankCall) -> bool:
+    """Whether some of many are drawn again and again for one data set: examples for each sample."""
+    dealt = {loop for one in run.named(words.SAMPLER, *CALLS) for loop in one.loops}
+    return call.name == "random.sample" and not dealt.issuperset(call.loops)
 
 
 def _finding(run: Run, call: RankCall, how: Stream, seeding: RankCall | None) -> Finding:

@@ -10,6 +10,7 @@ from ddpify.ranks.origins import FILES, RANDOM
 from ddpify.ranks.passes import iterated, loaders_in
 from ddpify.ranks.prepared import CALLS, is_model
 from ddpify.ranks.run import Run
+from ddpify.rules.data.own_parts import parts, takes_turns
 from ddpify.rules.shared.feeds import (
     GRADIENTS,
     argument,
@@ -66,8 +67,9 @@ def _averages(call: RankCall) -> bool:
 def _divided(run: Run) -> set[RankThing]:
     """Loaders of whose batches each rank takes its share."""
     shares = (value for call in run.calls if is_share(call) for value in call.args)
-    divided = {loader for value in shares for loader in loaders_in(value)}
-    return divided | {loader for loader in trained(run) if loader.deals}
+    divided = {loader for value in (*shares, *parts(run)) for loader in loaders_in(value)}
+    taking = {one.loader for one in run.passes if takes_turns(run, one)}
+    return divided | taking | {loader for loader in trained(run) if loader.deals}
 
 
 def _never_made(run: Run, wrapper: RankCall) -> bool:

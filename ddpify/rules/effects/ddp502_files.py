@@ -17,6 +17,7 @@ from ddpify.rules.effects.log_levels import by_rank
 from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
+from ddpify.rules.shared.hook_parts import is_part
 from ddpify.rules.shared.meetings import at_once, one_was_first
 from ddpify.rules.shared.outputs import (
     SAME,
@@ -72,6 +73,8 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         if _is_quiet(run, write.call) or only_wipes(write.call):
             continue
+        if write.path is not None and is_part(run, write.path):
+            continue  # named by the samples that Lightning deals
         if at_once(run, write.call) and not copies_console(run, write.call):
             damaged = unequal(run, write)
             yield Finding(

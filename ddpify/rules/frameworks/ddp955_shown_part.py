@@ -7,17 +7,24 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks.hooks import TRAINER
-from ddpify.ranks.model import ALL, RankCall
+from ddpify.ranks.model import ALL, RankCall, RankValue
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
 from ddpify.rules.frameworks.lightnings import several
 from ddpify.rules.shared.hook_parts import evaluating, is_part, training
+from ddpify.rules.shared.outputs import OPENS, own
 from ddpify.rules.shared.rank_zero import in_hook
 
 _PRINT: Final = "builtins.print"
 _WRITES: Final = frozenset("dump write writelines writerow writerows write_text".split())
+_OF_PATHS: Final = frozenset({"write_text", "write_bytes"})
+_GATHERS: Final = tuple(
+    "all_gather gather all_gather_object gather_object gather_for_metrics".split()
+)
+_GATHERING: Final = tuple(f"torch.distributed.{name}" for name in _GATHERS)
 _ADVICE: Final = "self.log it with sync_dist=True, or all_gather it on all ranks before"
 
 
@@ -31,6 +38,8 @@ def lint(run: Run) -> Iterable[Finding]:
         shows = call.name == _PRINT or call.method in _WRITES
         if not shows or hook is None or not in_hook(call) or any(v.by_rank for v in call.given):
             continue
+        if _is_own_file(run, call) or _may_be_gathered(run, call, hook):
+            continue
         if any(is_part(run, value) for value in call.given):
             place = next(one for one in call.way if one.function is hook)
             yield Finding(
@@ -40,6 +49,27 @@ def lint(run: Run) -> Iterable[Finding]:
                 Severity.ERROR if _is_lost(call) else Severity.WARNING,
                 advice=_ADVICE,
             )
+
+
+def _is_own_file(run: Run, call: RankCall) -> bool:
+    """Whether it goes into a file of this process alone, or one that its samples name."""
+    given = call.given if call.receiver is None else (call.receiver, *call.given)
+    made = (thing.call for value in given for thing in value.things if thing.call is not None)
+    paths = [path for one in made if one.name in OPENS and (path := _path(one)) is not None]
+    if call.method in _OF_PATHS and call.receiver is not None:
+        paths.append(call.receiver)
+    return any(own(path) or is_part(run, path) for path in paths)
+
+
+def _path(opened: RankCall) -> RankValue | None:
+    return opened.receiver if opened.receiver is not None else opened.arg(0, "file")
+
+
+def _may_be_gathered(run: Run, call: RankCall, hook: FunctionDefinition) -> bool:
+    """Whether the hook gathers before: by a function with an arm for one process, say."""
+    gathers = (one for one in run.methods(*_GATHERS) if one.order < call.order)
+    named = (one for one in run.named(*_GATHERING) if one.order < call.order)
+    return any(hook in {each.function for each in one.way} for one in (*gathers, *named))
 
 
 def _predicted(run: Run) -> Iterator[Finding]:

@@ -23,6 +23,15 @@ _FOUND = """    found = sorted(glob.glob("runs/*.ckpt"))
 _CLOCK = """    day = time.strftime("%H%M%S")
     trainer.fit(Net(), datamodule=Rows(), ckpt_path=f"{day}.ckpt")  # DDP956
 """
+_APART = (
+    "each process looks for the checkpoint itself, later than the one that started it:"
+    " it may find another one, or none, and they wait for each other"
+)
+# The one that starts the others waits for them before it writes any.
+_LISTED = (
+    "each process looks for the checkpoint itself: on nodes with folders of their own, or where"
+    " another run writes there, they find different ones, and wait for each other"
+)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -34,12 +43,12 @@ def lint(run: Run) -> Iterable[Finding]:
             path = call.arg(position, "ckpt_path")
             if path is None or not _is_found(path, run.once(_agreed)):
                 continue
+            apart = run.assumed or any(path.has(kind) for kind in (CLOCK, RANDOM))
             yield Finding(
                 "DDP956",
                 call.site,
-                "each process looks for the checkpoint itself, later than the one that started it:"
-                " it may find another one, or none, and they wait for each other",
-                Severity.ERROR,
+                _APART if apart else _LISTED,
+                Severity.ERROR if apart else Severity.NOTE,
                 advice="have rank 0's on all of them, as `ddpify migrate` does, or name it on the"
                 " command line",
             )

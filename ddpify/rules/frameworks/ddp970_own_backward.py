@@ -21,6 +21,7 @@ from ddpify.rules.shared.accelerators import (
     things_of,
     within,
 )
+from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.wrapped import live
 
 _SCALED: Final = ("16-mixed", "16", 16)
@@ -66,8 +67,11 @@ def _past_engines(run: Run) -> Iterator[Finding]:
         own = [c for c in run.calls if c.receiver is not None and made in c.receiver.things]
         called = {call.method for call in own}
         because = ((engine.site, "made here"),)
+        arms = (engine, *(call for call in own if call.method == "backward"))
         for backward in run.backwards:
-            if backward.method == "backward" and made in set(_forwards(backward)):
+            if backward.method != "backward" or made not in set(_forwards(backward)):
+                continue
+            if not any(excludes(run, one, backward) for one in arms):  # a start without the engine
                 yield Finding("DDP970", backward.site, *_BACK, because=because)
         for step in run.methods("step") if "step" not in called and "backward" in called else ():
             if text(step.receiver.atoms[0] if step.receiver else "") == f"optimizer@{engine.site}":

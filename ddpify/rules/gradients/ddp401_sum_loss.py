@@ -19,6 +19,7 @@ from ddpify.rules.gradients.agreed import agreed_terms
 from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, PARTLY_SCALED, POSITIVES
 from ddpify.rules.gradients.summed import summed
 from ddpify.rules.gradients.varying import BY_HAND, PADDED, TO_A_LENGTH, varying
+from ddpify.rules.shared.losses import of_a_sum
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -106,7 +107,7 @@ def lint(run: Run) -> Iterable[Finding]:
             backward.site,
             "the loss is a sum over this rank's samples, and DDP averages over ranks: the gradient"
             " is 1/N of that of one process with all samples",
-            Severity.WARNING,
+            of_a_sum(run),
             (),
             "use a mean, or multiply the loss by the world size",
             ((made.site, "summed here"),),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import ALL, RankCall, RankGuard
 from ddpify.ranks.origins import Symbol
@@ -9,12 +11,37 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.trace import ABORT
 from ddpify.ranks.values import key_of, spread
 
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, *_COMPREHENSIONS)
+
 
 def excludes(run: Run, a: RankCall, b: RankCall) -> bool:
     """Whether the ranks agree which of two calls they make: ``if train: save() else: load()``."""
-    return any(_contrary(one, other) for one in a.guards for other in b.guards) or any(
-        _ends(left, a, b) for left in run.exits if a.order < left.order < b.order
+    return (
+        any(_contrary(one, other) for one in a.guards for other in b.guards)
+        or any(_ends(left, a, b) for left in run.exits if a.order < left.order < b.order)
+        or chosen_apart(a, b)
     )
+
+
+def chosen_apart(a: RankCall, b: RankCall) -> bool:
+    """Whether one call leads to either, by what it calls: ``{"none": Local, "ddp": Several}[how]``.
+
+    In a loop, or in what a loop calls, that may be each in turn.
+    """
+    for one, other in zip(a.way, b.way, strict=False):
+        if one is not other:
+            what, instead = (one.name, one.target), (other.name, other.target)
+            agreed = one.everywhere and other.everywhere
+            return agreed and one.node is other.node and what != instead and not _repeats(one)
+    return False
+
+
+def _repeats(call: RankCall) -> bool:
+    """Whether it is made again and again, be it of a few known things."""
+    scope = call.function.node if call.function is not None else call.module.tree
+    loops = (node for node in ast.walk(scope) if isinstance(node, _LOOPS))
+    return bool(call.loops) or any(call.site.within(call.module.site(node)) for node in loops)
 
 
 def _contrary(one: RankGuard, other: RankGuard) -> bool:

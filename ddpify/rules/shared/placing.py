@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
+from ddpify.rules.shared.exclusion import chosen_apart
 
 DEVICE = "torch.device"
 SET_DEVICE = "torch.cuda.set_device"
@@ -125,6 +126,8 @@ def elsewhere(run: Run, call: RankCall) -> bool:
 
     `if args.distributed: … else: device = "cuda:0"` is right in both arms.
     """
+    if run.session is not None and chosen_apart(run.session, call):
+        return True
     opened = dict(_conditions(run.session)) if run.session is not None else {}
     for key, holds in _conditions(call):
         if opened.get(key, holds) is not holds or (not holds and key not in opened):
