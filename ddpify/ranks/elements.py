@@ -9,8 +9,9 @@ from typing import Final
 from ddpify.ranks import builtin, calls, configured, containers, environment, naming, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
-from ddpify.ranks.origins import DATA, ITEM, PART, STRIDE, Origin, Symbol
+from ddpify.ranks.origins import DATA, ITEM, PART, PIECE, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.sizes import is_world_size
 from ddpify.ranks.values import OwnRows, differs, key_of, per_rank, symbol, text
 
 
@@ -44,7 +45,7 @@ def item(
     atoms = zip(base.atoms, index.atoms, strict=True)
     one, other = (Symbol(f"{text(a)}[{text(b)}]", (ITEM, a, b)) for a, b in atoms)
     found = picked.by_mask(replace(found, atoms=(one, other)), index, f.module.site(node))
-    return _own_part(f, found, index, node)
+    return _own_part(f, found, index, node, PIECE if _is_cut_up(base) else PART)
 
 
 def _held(
@@ -62,7 +63,22 @@ def _held(
     items = base.items
     if items is not None and isinstance(key, int) and -len(items) <= key < len(items):
         return items[key]
+    layer = _layer(m, base, key) if type(key) is int else None
+    if layer is not None:
+        return layer
     return calls.call_method(m, f, base, "__getitem__", node, (index,))
+
+
+def _layer(m: RankMachine, base: RankValue, number: int) -> RankValue | None:
+    """``net[0]`` of ``nn.Sequential(…)``, in which nothing was put since."""
+    made = base.things[0].call if len(base.things) == 1 else None
+    if made is None or base.things[0].name != "torch.nn.Sequential" or made.star:
+        return None
+    if any(store.element and base.things[0] in store.base.things for store in m.run.stores):
+        return None
+    known = -len(made.args) <= number < len(made.args) and len(made.args[number].things) == 1
+    layer = made.args[number] if known else None
+    return None if layer is None else replace(layer, deps=layer.deps | set(base.things))
 
 
 def _sliced(
@@ -98,6 +114,28 @@ def _rows(base: RankValue) -> int | None:
     if made and made[0].method == "arange" and len(made[0].args) > 1:
         return None
     return int(given) if isinstance(given, (int, float)) and given == given // 1 else None
+
+
+def _is_cut_up(base: RankValue) -> bool:
+    """Whether these are as many parts as there are ranks, of rows that they may not divide:
+    ``torch.chunk(rows, world)``, ``rows.split(ceil(len(rows) / world))``."""
+    made = base.things[0].call if len(base.things) == 1 else None
+    if made is None or made.method not in _CUTS:
+        return False
+    number = made.arg(0 if made.receiver is not None else 1, _CUTS[made.method])
+    if number is None:
+        return False
+    if made.method == "split":
+        return number.made_by("math.ceil", "numpy.ceil") is not None
+    return is_world_size(number.constant)
+
+
+_CUTS: Final = {
+    "chunk": "chunks",
+    "tensor_split": "indices_or_sections",
+    "array_split": "indices_or_sections",
+    "split": "split_size_or_sections",
+}
 
 
 def _is_fitted(base: RankValue) -> bool:

@@ -91,8 +91,7 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if name in other_libraries.ROOTED:
         return rooted(one, one.arg(other_libraries.ROOTED[name], "root"))
     if name in words.AGREEING_CALLS:
-        agreed = result(one)
-        return agreed.clean()
+        return mixing.of_library(m, result(one).clean(), one)
     if name in words.CLOCK_CALLS:
         m.run.shared.discard(one.site)
         return with_origin(result(one), CLOCK, name, one)

@@ -20,9 +20,10 @@ from ddpify.ranks.collective import Collective
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
-from ddpify.ranks.origins import DATA, IDENTITY, RANDOM
+from ddpify.ranks.origins import DATA, IDENTITY, ITEM, RANDOM, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.sizes import Sized
+from ddpify.ranks.sizes import Sized, is_world_size
+from ddpify.ranks.values import key_of, text
 from ddpify.site import Site
 
 
@@ -34,6 +35,7 @@ class Of(Enum):
     COUNT = "how many this rank has, which is the same on each"
     HALF = "made from one of all ranks and one of this rank's samples"
     FOLD = "a sum over the ranks, divided by the count of one"
+    TWICE = "a mean over the ranks, divided by their number again"
     PART = "divided or multiplied in place, by something that is not a constant"
 
 
@@ -45,6 +47,22 @@ _OPERATIONS: Final = {
 _DIVIDING: Final = frozenset("div divide true_divide floor_divide".split())
 _TIMES: Final = frozenset("mul multiply".split())
 _REDUCED: Final = frozenset({Of.ALL, Of.MEAN})
+# Reductions of other libraries: where they say how, and what they do where nothing is said.
+_HOROVOD: Final = "horovod.torch.allreduce"
+OTHERS: Final = {
+    _HOROVOD: (4, "op", Of.MEAN),
+    "accelerate.Accelerator.reduce": (1, "reduction", Of.ALL),
+    "accelerate.utils.reduce": (1, "reduction", Of.MEAN),
+    "lightning.fabric.Fabric.all_reduce": (2, "reduce_op", Of.MEAN),
+    "lightning.pytorch.Trainer.strategy.reduce": (2, "reduce_op", Of.MEAN),
+    "mpi4py.MPI.COMM_WORLD.allreduce": (1, "op", Of.ALL),
+}
+_SAID: Final = {"sum": Of.ALL, "mean": Of.MEAN, "avg": Of.MEAN, "average": Of.MEAN}
+_SCALES: Final = frozenset("scale prescale_factor postscale_factor process_set group".split())
+_OF_FRAMEWORKS: Final = (".world_size", ".num_processes")
+_SYNCED: Final = "synced"  # the key of whatever has become the same on all ranks
+# What gives the number that it is given.
+_SAME: Final = frozenset("item float cpu detach clone double to cuda numpy tolist round".split())
 
 
 @dataclass(eq=False, repr=False)
@@ -52,8 +70,21 @@ class Mark(RankThing):
     """What is known of a number, among the things it was computed from."""
 
     of: Of = Of.ALL
+    key: str = ""  # of the number itself, and what it is
+    tensors: tuple[RankThing, ...] = ()
 
     __hash__ = RankThing.__hash__
+
+    def is_of(self, value: RankValue) -> bool:
+        """Whether a value is the number itself or an entry, not what was computed from it."""
+        atom, made = value.atoms[0], value.things[0].call if len(value.things) == 1 else None
+        entries = atom.parts[1:2] if isinstance(atom, Symbol) and atom.parts[:1] == (ITEM,) else ()
+        if self.key and self.key in map(text, (atom, *entries)):
+            return True
+        if made is None or made.method not in _SAME or value.things[0] in self.tensors:
+            return any(thing in self.tensors for thing in value.things)
+        given = made.receiver or next(iter(made.args), None)
+        return given is not None and self.is_of(given)
 
 
 def marks(value: RankValue) -> dict[Of, Mark]:
@@ -73,6 +104,28 @@ def reduced(m: RankMachine, value: RankValue, shared: Collective) -> RankValue:
     names = op.names() if op is not None else {f"{words.DIST}ReduceOp.SUM"}
     of = _OPERATIONS.get("".join(names)) if shared.call.method == "all_reduce" else None
     return value if of is None else _reduced(m, value, of, shared.call.site)
+
+
+def of_library(m: RankMachine, value: RankValue, one: RankCall) -> RankValue:
+    """What a call of another library gives that has put the ranks' numbers together."""
+    of = of_other(one)
+    return value if of is None or one.star else _reduced(m, value, of, one.site)
+
+
+def of_other(one: RankCall) -> Of | None:
+    """Whether another library's call gives a sum or a mean over the ranks."""
+    if one.name not in OTHERS or not _SCALES.isdisjoint(one.kwargs):
+        return None
+    position, name, default = OTHERS[one.name]
+    op = one.arg(position, name)
+    if one.name == _HOROVOD:
+        average = one.arg(1, "average")
+        if average is not None:
+            return Of.MEAN if average.constant is True and op is None else None
+    if op is None:
+        return default
+    said = op.constant if isinstance(op.constant, str) else "".join(op.names())
+    return _SAID.get(said.rpartition(".")[2].lower())
 
 
 def counted(value: RankValue, given: RankValue, site: Site) -> RankValue:
@@ -100,6 +153,8 @@ def called(m: RankMachine, one: RankCall, value: RankValue) -> RankValue:
 
 
 def _combined(value: RankValue, a: RankValue, b: RankValue, divides: bool, site: Site) -> RankValue:
+    if divides and _is_twice(a, b, site):
+        return _with(value, Of.TWICE, site)
     if _is_size(b) or (_is_size(a) and not divides):
         return _by_size(value, divides, site)
     top, below = marks(a), marks(b)
@@ -157,7 +212,24 @@ def _reduced(m: RankMachine, value: RankValue, of: Of, site: Site) -> RankValue:
 def _by_size(value: RankValue, divides: bool, site: Site) -> RankValue:
     """Divided by the number of ranks a sum is a mean; a count times it is that of all."""
     mean = _with(value, Of.MEAN, site) if Of.ALL in marks(value) else value
-    return _without(mean, {Of.ALL, Of.FOLD} if divides else {Of.ALL, Of.FOLD, Of.COUNT})
+    gone = {Of.ALL, Of.FOLD} if divides else {Of.ALL, Of.FOLD, Of.COUNT, Of.MEAN, Of.TWICE}
+    return _without(mean, gone)
+
+
+def _is_twice(mean: RankValue, by: RankValue, site: Site) -> bool:
+    """Whether a mean over the ranks, not what was made from it, is divided by their number."""
+    known = marks(mean)
+    mark = known.get(Of.MEAN)
+    if mark is None or mark.site == site or Of.ALL in known or mean.origins:
+        return False
+    return mark.is_of(mean) and _is_number_of_ranks(by)
+
+
+def _is_number_of_ranks(value: RankValue) -> bool:
+    frameworks = [thing for thing in value.things if thing.name.endswith(_OF_FRAMEWORKS)]
+    return is_world_size(value.constant) or bool(
+        len(frameworks) == 1 and frameworks[0].name.startswith(("lightning.", "accelerate."))
+    )
 
 
 def scaled(value: RankValue, site: Site) -> RankValue:
@@ -166,7 +238,9 @@ def scaled(value: RankValue, site: Site) -> RankValue:
 
 
 def _with(value: RankValue, of: Of, site: Site) -> RankValue:
-    return replace(value, deps=value.deps | {Mark("mark", of.value, site, of=of)})
+    key = key_of(value) if text(value.atoms[0]) != _SYNCED else ""
+    mark = Mark("mark", of.value, site, of=of, key=key, tensors=value.things)
+    return replace(value, deps=value.deps | {mark})
 
 
 def _without(value: RankValue, of: Set[Of]) -> RankValue:

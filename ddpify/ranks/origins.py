@@ -105,4 +105,5 @@ COMPUTED = "computed from "  # so begins what an Origin says of arithmetic with 
 # not cut or added to before, as one does to make their number a multiple.
 # PICKED: entries chosen by what they hold, of which each rank has its own number.
 PICKED = "as many as this rank's samples give"
-PART, STRIDE = "this rank's part", "every n-th is this rank's"
+# PIECE: ``torch.chunk(rows, world)[rank]``, of which the last may be shorter.
+PART, STRIDE, PIECE = "this rank's part", "every n-th is this rank's", "this rank's piece"

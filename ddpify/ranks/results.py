@@ -8,7 +8,7 @@ from typing import Final
 
 from ddpify.python.words import OWN_FILES
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, PART, PICKED, RANK, STRIDE, Origin, Symbol
+from ddpify.ranks.origins import DATA, IDENTITY, PART, PICKED, PIECE, RANK, STRIDE, Origin, Symbol
 from ddpify.ranks.values import Made, differs, of, spread
 
 # What is computed from the rank by these says it, too.
@@ -31,7 +31,7 @@ _PLAIN_METHODS: Final = frozenset(
 )
 
 
-_SIZES: Final = (PART, PICKED, STRIDE)  # why two ranks may have another number of entries
+_SIZES: Final = (PART, PICKED, PIECE, STRIDE)  # why two ranks may have another number of entries
 _FIELD: Final = re.compile(r"\{[^{}]*\}")
 _PATHS: Final = OWN_FILES | {"os.path.join", "os.path.abspath", "os.path.realpath", "os.getcwd"}
 _TAKING_APART: Final = frozenset(

@@ -41,6 +41,11 @@ def world_size(kind: type = int) -> Any:
     return _sized(tuple(map(kind, _WORLDS)))
 
 
+def is_world_size(atom: Any) -> bool:
+    """Whether a constant is the number of processes, whatever that is."""
+    return isinstance(atom, Sized) and atom.worlds == _WORLDS
+
+
 def in_worlds(function: Callable[..., Any], *atoms: Any) -> tuple[Any, ...]:
     """``function`` of constants, with each number of processes; one result if none matters."""
     if not any(isinstance(atom, Sized) for atom in atoms):

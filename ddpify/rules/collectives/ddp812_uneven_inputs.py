@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
-from ddpify.ranks.origins import IDENTITY, STRIDE, Symbol
+from ddpify.ranks.origins import IDENTITY, PIECE, STRIDE, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import counts
 from ddpify.rules.base import Finding, Rule, Severity
@@ -71,7 +71,7 @@ def _bounds(test: Any) -> bool:
 def _finding(call: RankCall, loop: RankLoop, cut: Site | None, own: Site | None) -> Finding:
     why = "one rank has a sample more than another where the samples do not divide evenly"
     files = "each rank goes over a file of its own, and nothing makes their batches equally many"
-    told = [(cut, "every N-th sample goes to a rank"), (own, "read by the rank's number")]
+    told = [(cut, "dealt to the ranks here"), (own, "read by the rank's number")]
     because = [(site, what) for site, what in told if site is not None]
     return Finding(
         "DDP812",
@@ -124,7 +124,8 @@ def _strided(run: Run, loop: RankLoop) -> Site | None:
         return None
     for value in _fed(run, loop.over):
         for origin in value.origins:
-            if origin.what == STRIDE and not (_in_equal_numbers(value) or divides_evenly(value)):
+            equal = origin.what == STRIDE and _in_equal_numbers(value)
+            if origin.what in (STRIDE, PIECE) and not equal and not divides_evenly(value):
                 return origin.site
         subset = value.made_by(_SUBSET)
         indices = subset.call.arg(1, "indices") if subset is not None and subset.call else None

@@ -10,6 +10,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.exchanges import exchanges
+from ddpify.rules.shared.wrapped import comes_after, wraps
 
 # A state that one rank has may be set on all of them: broadcast_from_rank0=True.
 _SENDING = frozenset(
@@ -23,9 +24,15 @@ def lint(run: Run) -> Iterable[Finding]:
     for call in run.methods("load_state_dict"):
         if call.everywhere or call.receiver is None or not call.ranks:
             continue
-        told = next((w for t in call.receiver.things if (w := _shared(t, call)) is not None), None)
+        told = next((w for t in call.receiver.things if (w := _made(run, t, call))), None)
         if told is not None and _trained_later(run, call) and not _others_too(run, call):
             yield _finding(call, told)
+
+
+def _made(run: Run, thing: RankThing, load: RankCall) -> RankCall | None:
+    """What made a thing, or the model that it is a part of, one of all ranks before the load."""
+    whole = (wrap for wrap in wraps(run) if wrap.holds(thing) and comes_after(load, wrap))
+    return _shared(thing, load) or next((wrap.call for wrap in whole), None)
 
 
 def _shared(thing: RankThing, load: RankCall) -> RankCall | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import IDENTITY, LOCAL_RANK, PART, STRIDE
+from ddpify.ranks.origins import IDENTITY, LOCAL_RANK, PART, PIECE, STRIDE
 from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.ranks.sizes import Sized
@@ -75,7 +75,9 @@ def _part_of_rank(sampler: RankCall) -> Site | None:
         if thing.cls is not None and name in read_in(thing.cls, "__getitem__")
     ]
     origins = (origin for value in (dataset, *held) for origin in value.origins)
-    return next((one.site for one in origins if one.what in (PART, STRIDE)), _listed(dataset))
+    return next(
+        (one.site for one in origins if one.what in (PART, PIECE, STRIDE)), _listed(dataset)
+    )
 
 
 def _is_by_rank(value: RankValue) -> bool:

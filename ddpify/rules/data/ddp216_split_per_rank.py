@@ -18,6 +18,7 @@ from ddpify.rules.shared.feeds import dealt_sets
 from ddpify.rules.shared.rank_zero import of_trainer
 from ddpify.rules.shared.seeds import Stream, stream
 
+_MADE = ("default_rng", "RandomState", "Generator")
 _SPLITS = {
     "torch.utils.data.random_split": TORCH,
     "torch.randperm": TORCH,
@@ -26,6 +27,16 @@ _SPLITS = {
     "sklearn.model_selection.train_test_split": NUMPY,
     "random.shuffle": PYTHON,
     "random.sample": PYTHON,
+}
+# The same of a generator's own, whose seed says if ranks draw alike.
+_OWN = {
+    **{
+        f"numpy.random.{made}.{name}": NUMPY
+        for made in _MADE
+        for name in ("permutation", "shuffle")
+    },
+    "random.Random.shuffle": PYTHON,
+    "random.Random.sample": PYTHON,
 }
 _IN_PLACE = ("shuffle",)
 _TRAINS = frozenset({"backward", "manual_backward", "fit", "train", "step", "train_batch"})
@@ -36,7 +47,7 @@ def lint(run: Run) -> Iterable[Finding]:
     parted = {thing for _, whole in run.parted for thing in whole.sources()}
     sets = dealt_sets(run) | parted
     for call in run.calls:
-        library = _SPLITS.get(call.name) or _of_data(run, call)
+        library = _SPLITS.get(call.name) or _OWN.get(call.name) or _of_data(run, call)
         fixed = "shuffle" in call.kwargs and call.kwargs["shuffle"].constant is False
         if not library or fixed or not call.everywhere:
             continue
@@ -79,7 +90,7 @@ def _finding(run: Run, call: RankCall, how: Stream, seeding: RankCall | None) ->
         what = (
             f"each rank shuffles {why} before it takes its part: parts overlap, and leave some out"
         )
-    if call.name not in _SPLITS:
+    if call.name not in _SPLITS and call.name not in _OWN:
         what = f"each rank draws its data {why}: the samples of one are not those of another"
     return Finding(
         "DDP216",

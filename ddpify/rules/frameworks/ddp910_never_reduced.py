@@ -9,6 +9,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
+from ddpify.rules.gradients.switched_off import holds_once
 from ddpify.rules.shared.wrapped import backwards
 
 _SWITCH = "set_requires_gradient_sync"
@@ -36,7 +37,7 @@ def _shards(call: RankCall) -> Iterator[RankCall]:
 
 def _takes_all(call: RankCall) -> bool:
     """Whether it is surely called, on a sharded model."""
-    return call.everywhere and not call.conditions and any(_shards(call))
+    return call.everywhere and holds_once(call.guards, call.loops) and any(_shards(call))
 
 
 def _is_off(call: RankCall) -> bool:

@@ -8,9 +8,11 @@ from typing import Final
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.passes import is_loader, iterated
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import key_of
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.accelerated import ACCELERATED
+from ddpify.rules.frameworks.factors import enclosed
 from ddpify.rules.shared.accelerators import ACCELERATE, option
 from ddpify.rules.shared.written import holds, text, written_with
 
@@ -43,7 +45,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _ahead(run: Run, call: RankCall, plan: RankThing) -> Iterable[Finding]:
     because = ((call.site, "prepared here: it is stepped num_processes times at each step()"),)
-    steps = [c for c in run.methods("step") if c.receiver and plan in c.receiver.things]
+    steps = [c for c in run.methods("step") if c.receiver and _is_of(c.receiver, plan, call)]
     if steps and all(_once_an_epoch(run, step) for step in steps):
         yield Finding(
             "DDP972",
@@ -63,6 +65,12 @@ def _ahead(run: Run, call: RankCall, plan: RankThing) -> Iterable[Finding]:
             advice="take len() of the loader before prepare(), or multiply by num_processes",
             because=because,
         )
+
+
+def _is_of(value: RankValue, plan: RankThing, call: RankCall) -> bool:
+    """Whether it is the schedule, or what prepare_scheduler() made of it."""
+    alone = call.method == "prepare_scheduler"
+    return plan in value.things or (alone and any(thing.call is call for thing in value.things))
 
 
 def _once_an_epoch(run: Run, step: RankCall) -> bool:
@@ -91,14 +99,19 @@ def _goes_over(value: RankValue | None, loader: RankThing, depth: int = 3) -> bo
 
 def _of_a_share(run: Run, plan: RankCall) -> bool:
     """Whether a schedule is made with the length of a loader that was prepared before."""
-    lengths = [
-        call
-        for call in run.named("builtins.len")
-        for loader in (call.args[0].things if call.args else ())
-        if is_loader(loader) and _prepared_before(run, loader, call)
-    ]
+    every = [(c, t) for c in run.named("builtins.len") if c.args for t in c.args[0].things]
+    of_loaders = [(call, loader) for call, loader in every if is_loader(loader)]
+    lengths = [call for call, loader in of_loaders if _prepared_before(run, loader, call)]
     made = {thing for call in lengths if call.result is not None for thing in call.result.things}
-    given = [value for value in plan.given if not made.isdisjoint(value.sources())]
+    whole = [call for call, _ in of_loaders if call not in lengths]  # these look alike
+    keys = {key_of(call.result) for call in lengths if call.result is not None}
+    keys -= {key_of(call.result) for call in whole if call.result is not None}
+    values = (*plan.given, *enclosed(plan))
+    given = [
+        value
+        for value in values
+        if not made.isdisjoint(value.sources()) or any(key in key_of(value) for key in keys)
+    ]
     if any(not _knows_the_size(value) for value in given):
         return True
     written = written_with(plan)  # a function that gives the factor reads names around it

@@ -153,7 +153,7 @@ def _accumulations(run: Run) -> tuple[Accumulation, ...]:
 
 
 def _accumulating(run: Run) -> Iterator[Accumulation]:
-    steps = list(_steps(run))
+    steps = list(steps_of(run))
     for wrap in wraps(run):
         mine = forwards(run, wrap)
         for backward in backwards(run):
@@ -169,7 +169,7 @@ def skips(run: Run) -> bool:
     return any(run.methods("no_sync")) or any(store.key == SYNC for store in run.stores)
 
 
-def _steps(run: Run) -> Iterator[RankCall]:
+def steps_of(run: Run) -> Iterator[RankCall]:
     """Steps of optimizers, be it through a scaler; of one not seen made, if it clears gradients."""
     clears = {t for c in run.methods("zero_grad") if c.receiver for t in c.receiver.things}
     for call in run.methods("step"):
@@ -182,7 +182,7 @@ def _steps(run: Run) -> Iterator[RankCall]:
 def _found(run: Run, wrap: Wrap, backward: RankCall, steps: list[RankCall]) -> Accumulation | None:
     for step in steps:
         loop = backward.loops[-1]
-        if _of_another(step, wrap):
+        if of_another(step, wrap):
             continue
         if step.loops and step.loops[-1] is loop:
             one = Accumulation(run, wrap, backward, step, loop)
@@ -193,7 +193,7 @@ def _found(run: Run, wrap: Wrap, backward: RankCall, steps: list[RankCall]) -> A
     return None
 
 
-def _of_another(step: RankCall, wrap: Wrap) -> bool:
+def of_another(step: RankCall, wrap: Wrap) -> bool:
     """Whether the optimizer that steps was made for the parameters of other models only."""
     scaled = step.arg(0, "optimizer") if step.name.endswith(".GradScaler.step") else step.receiver
     made = [t.call for t in scaled.things if t.call is not None] if scaled is not None else []
@@ -265,20 +265,20 @@ def disagrees(one: Accumulation) -> bool:
 
 def never_synced(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """A ``no_sync()`` and a step, where all forwards of a model that trains are under one."""
-    steps = list(_steps(run))
+    steps = list(steps_of(run))
     for wrap in wraps(run):
         holds = [c for c in run.methods("no_sync") if receives(c, wrap.wrapper)]
         trained = [c for b in backwards(run) for c in reached(b, forwards(run, wrap))]
         around = [next((h for h in holds if _surely_around(c, h)), None) for c in trained]
         first = around[0] if around else None
-        step = next((s for s in steps if not _of_another(s, wrap)), None)
+        step = next((s for s in steps if not of_another(s, wrap)), None)
         if first is None or step is None or None in around:
             continue
-        if not any(_averages(c) for c in run.calls if c.order > first.order):
+        if not any(averages_gradients(c) for c in run.calls if c.order > first.order):
             yield first, step
 
 
-def _averages(call: RankCall) -> bool:
+def averages_gradients(call: RankCall) -> bool:
     """Whether a collective may be one on gradients, packed or not: its function reads some."""
     if collective(call) is None:
         return False

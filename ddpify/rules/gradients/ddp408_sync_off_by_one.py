@@ -14,11 +14,12 @@ from ddpify.rules.gradients.accumulation import (
     reduced_by_hand,
     skips,
 )
+from ddpify.rules.gradients.switched_off import switched_off
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per accumulation whose step and sync disagree."""
-    for one in accumulations(run) if skips(run) else ():
+    for one in accumulations(run) if skips(run) and not any(switched_off(run)) else ():
         if (one.holds or one.switches) and disagrees(one) and not reduced_by_hand(run, one):
             yield Finding(
                 "DDP408",
@@ -29,6 +30,16 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="decide once, before the forward, and use that for no_sync() and for step()",
                 because=((one.step.site, "the step"),),
             )
+    for store, step in switched_off(run):
+        yield Finding(
+            "DDP408",
+            store.site,
+            "nothing turns this on again: from here on no backward is synchronised, and the ranks"
+            " step with different gradients",
+            Severity.ERROR,
+            advice="turn it on before the forward of the last micro-batch of each step",
+            because=((step.site, "the step"),),
+        )
     for hold, step in never_synced(run) if skips(run) else ():
         yield Finding(
             "DDP408",

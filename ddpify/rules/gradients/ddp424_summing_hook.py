@@ -1,4 +1,4 @@
-"""DDP424: a communication hook adds the gradients up, and does not average them."""
+"""DDP424: gradients are added up over the ranks, by a hook or by hand, and not averaged."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.gradients.by_ranks import is_quotient, power
 from ddpify.rules.gradients.comm_hooks import hooked, summing
+from ddpify.rules.gradients.summed_by_hand import summed_by_hand
 from ddpify.rules.shared.averaged_by_hand import rescaled
 from ddpify.rules.shared.wrapped import Wrap, backwards, forwards, reached
 from ddpify.site import Site
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per hook of a wrapper that gives the sum over the ranks."""
+    """Yield a finding per hook of a wrapper, or collective of gradients, that gives the sum."""
+    for found in summed_by_hand(run):
+        yield Finding(
+            "DDP424",
+            found.call.site,
+            "gradients are added up over the ranks and not divided: they are N times those of the"
+            " mean over all samples, and so is the step",
+            Severity.WARNING,
+            advice="divide by the number of ranks, or use ReduceOp.AVG",
+            because=((found.backward.site, "each rank's mean over its samples"),),
+        )
     for wrap, call in hooked(run):
         hook = call.arg(1, "hook")
         functions = [t.info for t in hook.things if t.kind == "function"] if hook else []
@@ -81,7 +92,7 @@ RULE = Rule(
     " of ranks in its own, not after that of another (measured: -4.0, where the mean is -2.0).",
     "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.allreduce_hook",
     lint=lint,
-    words=("register_comm_hook",),
+    words=("register_comm_hook", ".grad"),
     severity=Severity.WARNING,
     bad=(
         trained(_SETUP.format("hook", "  # DDP424"), top=_HOOK.format("")),

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ddpify.ranks.collective import Collective, collective
+from ddpify.ranks.mixing import OTHERS, of_other
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, RANDOM, STRIDE, Symbol
+from ddpify.ranks.origins import DATA, IDENTITY, PIECE, RANDOM, STRIDE, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import key_of
 from ddpify.ranks.words import DIST
@@ -44,6 +45,9 @@ _SCORES: Final = frozenset(
 )
 _LIBRARIES: Final = ("sklearn.metrics.", "torchmetrics.functional.", "scipy.stats.")
 _SPREADS: Final = frozenset("std var median nanmedian quantile percentile corrcoef".split())
+# Of a mean over all samples these are no means of what they are on the ranks.
+_CURVED: Final = frozenset("exp exp2 expm1 sqrt".split())
+_NUMERIC: Final = ("math.", "torch.", "numpy.")
 _COUNTS: Final = frozenset({"sum", "count_nonzero"})
 
 
@@ -58,14 +62,22 @@ class Averaged:
 
 def averages(run: Run) -> Iterator[Averaged]:
     """Those of which the average is not that of all samples."""
+    for call, value in _put_together(run):
+        found = next(_unlike(run, call, value), None) if call.everywhere else None
+        if found is not None:
+            yield found
+
+
+def _put_together(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
+    """What the ranks give to collectives after which there is a mean of it."""
     for call in run.named(*(f"{DIST}{name}" for name in _SENT)):
         shared = collective(call)
         value = shared.given(_SENT[call.method]) if shared is not None else None
-        if shared is None or value is None or not call.everywhere or not _is_mean(shared):
-            continue
-        found = next(_unlike(run, call, value), None)
-        if found is not None:
-            yield found
+        if shared is not None and value is not None and _is_mean(shared):
+            yield call, value
+    for call in run.named(*OTHERS):
+        if call.args and of_other(call) is not None:
+            yield call, call.args[0]
 
 
 def _is_mean(shared: Collective) -> bool:
@@ -107,7 +119,12 @@ def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
             yield Averaged(call, made, False)
         elif made.method in ("mean", "nanmean") and _of_unequal(made):
             yield Averaged(call, made, True)
-    ratio = _counted_by(value) if not _trains(run, call) else None
+    if _trains(run, call):
+        return
+    curved = next(filter(_is_curved, _made(value)), None)
+    if curved is not None or _is_root(value):
+        yield Averaged(call, curved or call, False)
+    ratio = _counted_by(value)
     if ratio is not None:
         yield Averaged(call, ratio, True)
 
@@ -145,6 +162,35 @@ def _is_statistic(made: RankCall) -> bool:
     return made.method in _SPREADS and (of_library or made.receiver is not None)
 
 
+def _is_curved(made: RankCall) -> bool:
+    """The perplexity ``exp(total / count)`` of a rank, its root of a mean square."""
+    if made.method not in _CURVED or not _of_one_rank(made):
+        return False
+    if made.receiver is None and not made.name.startswith(_NUMERIC):
+        return False
+    return any(map(_is_fraction, _inputs(made)))
+
+
+def _is_root(value: RankValue, depth: int = 6) -> bool:
+    """``(total / count) ** 0.5`` of this rank's own, or what holds it as it is."""
+    for atom in value.atoms if _is_own(value) else ():
+        if isinstance(atom, Symbol) and atom.parts[:1] == ("Pow",):
+            base, power = atom.parts[1:]
+            of_mean = isinstance(base, Symbol) and base.parts[:1] == ("Div",)
+            return of_mean and isinstance(power, float) and 0 < power < 1
+    made = value.things[0].call if depth and len(value.things) == 1 else None
+    if made is None or made.method not in _PASSES:
+        return False
+    return any(_is_root(one, depth - 1) for one in _inputs(made))
+
+
+def _is_fraction(value: RankValue) -> bool:
+    """Whether it is a quotient, or a mean."""
+    if any(isinstance(atom, Symbol) and atom.parts[:1] == ("Div",) for atom in value.atoms):
+        return True
+    return any(made.method in ("mean", "nanmean") for made in _made(value))
+
+
 def _of_one_rank(made: RankCall) -> bool:
     return any(map(_is_own, _inputs(made)))
 
@@ -155,7 +201,7 @@ def _is_own(value: RankValue) -> bool:
 
 def _of_unequal(made: RankCall) -> bool:
     """Whether it is of every n-th row, of rows that are not known to divide evenly."""
-    values = [v for v in _inputs(made) if any(o.what == STRIDE for o in v.all_origins)]
+    values = [v for v in _inputs(made) if any(o.what in (PIECE, STRIDE) for o in v.all_origins)]
     return bool(values) and not any(map(divides_evenly, values))
 
 

@@ -63,6 +63,7 @@ def _averaged(run: Run) -> Iterator[Finding]:
         if one.call.site not in done:
             done.add(one.call.site)
             message, advice = _UNEQUAL if one.mean else _NO_MEAN
+            made = ((one.made.site, "each rank computes its own"),)
             yield Finding(
                 "DDP705",
                 one.call.site,
@@ -70,7 +71,7 @@ def _averaged(run: Run) -> Iterator[Finding]:
                 Severity.WARNING,
                 (),
                 advice,
-                ((one.made.site, "each rank computes its own"),),
+                made if one.made is not one.call else (),
             )
 
 

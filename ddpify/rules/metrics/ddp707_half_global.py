@@ -36,7 +36,12 @@ _MESSAGES = {
     " alone: the number is neither that of all ranks nor that of one",
     Of.FOLD: "what was summed over the ranks is divided by the count of this rank's samples:"
     " the number is N times too large",
+    Of.TWICE: "this is a mean over the ranks already, and it is divided by their number once more:"
+    " it is N times too small",
 }
+# These stay wrong when all ranks have them.
+_AGREED = (Of.FOLD, Of.TWICE)
+_ADVICE = {Of.TWICE: "leave the division out, or sum instead of averaging"}
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -52,7 +57,7 @@ def lint(run: Run) -> Iterable[Finding]:
                     _MESSAGES[mark.of],
                     Severity.WARNING,
                     (),
-                    "reduce both, or neither",
+                    _ADVICE.get(mark.of, "reduce both, or neither"),
                     ((where, what),),
                 )
     yield from _again(run)
@@ -79,7 +84,7 @@ def _again(run: Run) -> Iterator[Finding]:
 def _odd(value: RankValue) -> Iterator[Mark]:
     """The quotients of unlike numbers that it was made from and that it still is."""
     for mark in value.sources():
-        if isinstance(mark, Mark) and (mark.of is Of.FOLD or (mark.of is Of.HALF and value.local)):
+        if isinstance(mark, Mark) and (mark.of in _AGREED or (mark.of is Of.HALF and value.local)):
             yield mark
 
 
@@ -105,7 +110,8 @@ def _in_memory(call: RankCall) -> bool:
 
 def _is_own(value: RankValue) -> bool:
     """Whether a rank's samples are in it, or once were and may have left their mark."""
-    return any(origin.kind == DATA for origin in spread(value)) or Of.FOLD in marks(value)
+    own = any(origin.kind == DATA for origin in spread(value))
+    return own or not marks(value).keys().isdisjoint(_AGREED)
 
 
 RULE = Rule(

@@ -131,6 +131,16 @@ def shown_by_one(run: Run) -> Iterator[RankCall]:
                 yield call
 
 
+def shown_elsewhere(run: Run, site: Site, ranks: int) -> Iterator[RankCall]:
+    """Calls that show a value with an origin at ``site``, none of these ranks among them, and not
+    as one rank's of several."""
+    for call in run.calls:
+        if call.target is None and not call.ranks & ranks and shows(call):
+            own = any(map(_says_rank, call.given))
+            if not own and any(_has(value, site) for value in call.given):
+                yield call
+
+
 def shows(call: RankCall) -> bool:
     """Whether a call prints, writes or logs: ``torch.log`` does not."""
     computes = call.name.startswith(("torch.", "math.", "numpy."))

@@ -9,7 +9,7 @@ from typing import Final
 from ddpify.python.libraries import is_known
 from ddpify.ranks import words
 from ddpify.ranks.events import Store
-from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
 from ddpify.ranks.other_libraries import HOROVOD
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
@@ -23,6 +23,7 @@ from ddpify.rules.shared.wrapped import modules_of, parts_of, wraps
 from ddpify.site import Site
 
 _OPTIMIZER: Final = f"{HOROVOD}DistributedOptimizer"
+_OF_OPTIMIZERS: Final = (_OPTIMIZER, f"{HOROVOD}broadcast_optimizer_state")
 # What gives something else than the weights of a model: outputs, another model.
 _ANOTHER: Final = frozenset("__call__ forward deepcopy copy".split())
 # What does nothing to weights; a constructor is read.
@@ -38,8 +39,9 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         seen.add(model)
         how, seeding = stream(run, made, words.TORCH)
-        if how is not Stream.SAME and is_drawn(model) and not _is_made_equal(run, model):
-            yield _finding(made, call, how, seeding)
+        load, draws = next(_loads(run, model), None), how is not Stream.SAME and is_drawn(model)
+        if (draws or load is not None) and not _is_made_equal(run, model):
+            yield _finding(made, call, how, seeding) if load is None else _loaded(load, call)
 
 
 def _averaged(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
@@ -56,7 +58,11 @@ def _is_made_equal(run: Run, model: RankThing) -> bool:
     parts = frozenset(parts_of(model))
     if any(_is_set(store, parts) for store in run.stores):
         return True
-    return any(_may_set(run, call, parts) for call in run.calls)
+    on = 0  # the ranks that are given other weights: a load on rank 0 alone makes nothing equal
+    for call in run.calls:
+        if _may_set(run, call, parts):
+            on |= call.ranks if call.method == "load_state_dict" else ALL
+    return on == ALL
 
 
 def _is_set(store: Store, parts: frozenset[RankThing]) -> bool:
@@ -77,7 +83,7 @@ def _are_weights(value: RankValue, parts: frozenset[RankThing]) -> bool:
 def _may_set(run: Run, call: RankCall, parts: frozenset[RankThing]) -> bool:
     """Whether a call may set weights, or send them."""
     receivers = () if call.receiver is None else (call.receiver,)
-    if call.method in _LEAVES or call.name == f"{HOROVOD}broadcast_optimizer_state":
+    if call.method in _LEAVES or call.name in _OF_OPTIMIZERS:
         return False
     if not any(_are_weights(value, parts) for value in (*receivers, *call.given)):
         return False
@@ -98,6 +104,25 @@ def _filled(call: RankCall) -> Iterator[RankValue]:
     drawn = call.method in DRAWS
     if sets and not drawn and filled is not None and not text(filled.atoms[0]).endswith(".bias"):
         yield filled
+
+
+def _loads(run: Run, model: RankThing) -> Iterator[RankCall]:
+    """Where some ranks alone are given other weights."""
+    parts = frozenset(parts_of(model))
+    loads = run.methods("load_state_dict")
+    yield from (call for call in loads if call.ranks and _may_set(run, call, parts))
+
+
+def _loaded(load: RankCall, call: RankCall) -> Finding:
+    return Finding(
+        "DDP319",
+        load.site,
+        "only some ranks load these weights, the others draw their own, and gradients alone are"
+        " averaged: the ranks train different models from beginning to end",
+        Severity.ERROR,
+        advice="broadcast the parameters and buffers of that rank before the first step",
+        because=((call.site, "gradients are averaged here"),),
+    )
 
 
 def _asked_for(made: RankCall, call: RankCall) -> Site:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
+from ddpify.rules.process.spawned import misfits
 from ddpify.rules.shared.parents import SPAWN
 from ddpify.site import Site
 
@@ -17,7 +18,22 @@ _ASKS = re.compile(rf"""get(?:env)?\(\s*["']{LOCAL}|["']{LOCAL}["']\s+(?:not\s+)
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield one finding per spawn in a program whose processes need torchrun's variables."""
+    """Yield one finding per spawn with arguments that do not fit, and per spawn in a program whose
+    processes need torchrun's variables."""
+    for one in misfits(run):
+        yield Finding(
+            "DDP109",
+            one.call.site,
+            f"each process ends with a TypeError: the function {one.what}",
+            Severity.ERROR,
+            advice="leave the rank out of args: spawn gives it",
+            because=((one.function, "the function"),),
+        )
+    yield from _again(run)
+
+
+def _again(run: Run) -> Iterable[Finding]:
+    """Where each process of torchrun starts several."""
     if run.frameworks or any(store.key == LOCAL for store in run.stores):
         return
     if any(_ASKS.search(module.source.text) for module in run.modules.values()):

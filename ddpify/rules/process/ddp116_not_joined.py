@@ -12,6 +12,7 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.process.imported_early import made_by_imports
 
 _ASKING: Final = words.RANK_CALLS | words.SIZE_CALLS
 
@@ -51,6 +52,8 @@ def _too_early(run: Run) -> Iterable[Finding]:
             )
     early = (one for one in run.calls if one.order < joins[0].order)
     call = next((one for one in early if _needs_group(one) or _is_dealt(one)), None)
+    imported = made_by_imports(run, joins[0]) if call is None else ()
+    call = call or next((one for one in imported if _asks_group(one)), None)
     if call is not None:
         yield Finding(
             "DDP116",
@@ -75,11 +78,14 @@ def _is_dealt(call: RankCall) -> bool:
 
 
 def _needs_group(call: RankCall) -> bool:
-    asks = call.name in _ASKING and call.name.startswith(words.DIST)
-    if not asks and (collective(call) is None or call.method == "init_device_mesh"):
-        return False
     asked = any("is_initialized" in one.text or "is_available" in one.text for one in call.guards)
-    return _is_certain(call) and not asked and call.method not in words.SESSION_OPS
+    return _asks_group(call) and _is_certain(call) and not asked
+
+
+def _asks_group(call: RankCall) -> bool:
+    asks = call.name in _ASKING and call.name.startswith(words.DIST)
+    meets = collective(call) is not None and call.method not in ("init_device_mesh",)
+    return asks or (meets and call.method not in words.SESSION_OPS)
 
 
 _ALONE = """import os

@@ -1,0 +1,60 @@
+"""Functions that are spawned with other arguments than they take."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.run import Run
+from ddpify.rules.shared.outputs import SPAWN
+from ddpify.site import Site
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A spawn, what is wrong with its arguments, and the function that gets them."""
+
+    call: RankCall
+    what: str
+    function: Site
+
+
+def misfits(run: Run) -> Iterator[Misfit]:
+    """The spawns after which each process ends with a TypeError."""
+    for call in run.named(SPAWN):
+        target, given = call.arg(0, "fn"), call.arg(1, "args")
+        taken = _taken(target.things[0]) if target is not None and len(target.things) == 1 else None
+        number = _number(call, given)
+        if taken is None or number is None or call.star:
+            continue
+        least, most, function = taken
+        if not least <= number + 1 <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            what = f"takes {wanted} arguments and gets {number + 1}, its process's number first"
+            yield Misfit(call, what, function)
+
+
+def _taken(thing: RankThing) -> tuple[int, int, Site] | None:
+    """How many arguments a function takes by position, at least and at most."""
+    info = thing.info if thing.kind == "function" else None
+    spec = info.node.args if info is not None else None
+    if info is None or spec is None or info.node.decorator_list:
+        return None
+    bound = thing.receiver is not None
+    if bound is not (info.owner is not None):
+        return None
+    if spec.vararg is not None or any(default is None for default in spec.kw_defaults):
+        return None
+    most = len(info.parameters) - bound
+    return most - len(spec.defaults), most, info.module.site(info.node)
+
+
+def _number(call: RankCall, given: RankValue | None) -> int | None:
+    """How many arguments the spawn gives, beside the process's number."""
+    node = call.node_of(1, "args")
+    if node is None or given is None:
+        return 0
+    plain = isinstance(node, ast.Tuple) and not any(isinstance(e, ast.Starred) for e in node.elts)
+    return len(node.elts) if plain and isinstance(node, ast.Tuple) else None
