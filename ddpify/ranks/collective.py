@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from ddpify.ranks import words
+from ddpify.ranks import other_libraries, words
 from ddpify.ranks.model import RankCall, RankValue
 
 _WORLD = frozenset({f"{words.DIST}group.WORLD", f"{words.DIST}GroupMember.WORLD"})
@@ -83,6 +83,12 @@ def collective(call: RankCall) -> Collective | None:
     if parameters is None and call.name == f"{words.DIST}{call.method}":
         parameters = words.COLLECTIVES.get(call.method)
     return Collective(call, tuple(parameters.split())) if parameters is not None else None
+
+
+def exchange(call: RankCall) -> Collective | None:
+    """The call as a collective of torch.distributed or of mpi4py, if it is one."""
+    parameters = other_libraries.PARAMETERS.get(call.name)
+    return Collective(call, tuple(parameters.split())) if parameters else collective(call)
 
 
 def is_world(group: RankValue) -> bool:

@@ -241,6 +241,7 @@ def _comprehension(
         loop = RankLoop(node, f.module, over, False)
         if not words:
             assigning.assign(m, f, generator.target, iterating.element(m, f, over, loop))
+            _note(m, node, loop)
         for test in generator.ifs:
             tests.append(evaluate(m, f, test))
     made: list[tuple[RankValue, RankValue]] = []
@@ -264,6 +265,12 @@ def _comprehension(
         one = replace(one, atoms=iterating.many(key_of(one), over, bool(tests)))
     # what is in `over` is in the elements, where it was not made the same on all ranks
     return RankValue(one.atoms, (), one.deps, over.origins | picked, items)
+
+
+def _note(m: RankMachine, node: ast.expr, loop: RankLoop) -> None:
+    """Keep a comprehension that is a loop over one thing."""
+    if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
+        m.run.comprehended.append(loop)
 
 
 def _entry(m: RankMachine, f: RankFrame, node: Any) -> tuple[RankValue, RankValue]:

@@ -46,6 +46,8 @@ _HOT = tuple(
 _NARROW = re.compile(
     r"\bdist\.|distributed\.|all_reduce|all_gather|get_rank|barrier\(|broadcast|random\.(random|choice)"
 )
+# What makes the arrays that mpi4py sends, and keeps its communicator.
+_ARRAYS = ("np.", "numpy.", "self.")
 # What draws random numbers, as it is mostly written.
 _DRAWS = re.compile(
     r"\brand(?:n|int|perm|n_like|_like)?\(|random\.\w+\(|permutation\(|torch\.normal\("
@@ -137,14 +139,15 @@ class Interest:
     @classmethod
     def of(cls, texts: Iterable[str], more: Iterable[str] = ()) -> Interest:
         """From the texts of all files that take part; ``more``: words that rules look for."""
-        wanted = tuple(dict.fromkeys((*_HOT, *_METHODS, *more)))
+        texts = [*texts]
+        mpi = any("from mpi4py import" in text or "import mpi4py" in text for text in texts)
+        wanted = tuple(dict.fromkeys((*_HOT, *_METHODS, *more, *(_ARRAYS if mpi else ()))))
         calls: dict[str, set[str]] = {}
         hot: set[str] = set()
         talks: set[str] = set()
-        opens = mpi = False
+        opens = False
         for text in texts:
             opens = opens or "init_process_group(" in text
-            mpi = mpi or "from mpi4py import" in text or "import mpi4py" in text
             called = called_here(text)
             for name, chunk in _chunks(text):
                 communicates = called is not None and called.search(chunk) is not None

@@ -36,6 +36,22 @@ CALLS: Final = (
     )
     | _named(f"{ENGINE}.", "save_checkpoint load_checkpoint save_16bit_model step")
 )
+# The parameters of those in which what the ranks give has to fit: by name, what is sent first.
+_MPI_PARAMETERS: Final = {
+    "bcast": "obj root",
+    "Bcast": "buf root",
+    "scatter": "sendobj root",
+    "Scatter": "sendbuf recvbuf root",
+    "gather": "sendobj root",
+    "Gather": "sendbuf recvbuf root",
+    "reduce": "sendobj op root",
+    "Reduce": "sendbuf recvbuf op root",
+    "allreduce": "sendobj op",
+    "Allreduce": "sendbuf recvbuf op",
+    "allgather": "sendobj",
+    "Allgather": "sendbuf recvbuf",
+}
+PARAMETERS: Final = {f"{MPI}{method}": given for method, given in _MPI_PARAMETERS.items()}
 # These give something on one rank alone, and None on the others: the positions of the rank.
 ROOTED: Final = {f"{MPI}gather": 1, f"{MPI}reduce": 2}
 RANKS: Final = _named(MPI, "Get_rank")

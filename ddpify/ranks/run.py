@@ -55,6 +55,7 @@ class Run:
     parted: list[tuple[int, RankValue]] = field(default_factory=list)  # by the rank, and when
     dealt: list[tuple[RankValue, Site]] = field(default_factory=list)  # `[0] % processes` at `[1]`
     loops: list[RankLoop] = field(default_factory=list)
+    comprehended: list[RankLoop] = field(default_factory=list)  # `[f(x) for x in over]`, read once
     modules: dict[str, Module] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)
     distributed: bool = False  # it opens a session, wraps a model, or enters a collective

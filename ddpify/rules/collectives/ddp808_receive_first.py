@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall
@@ -11,7 +11,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import stuck, unmet
-from ddpify.rules.shared.messages import Message, messages, of_torch
+from ddpify.rules.shared.messages import Message, messages, of_torch, sent_first
 
 _RECEIVE = f"{words.DIST}recv"
 _SEND = f"{words.DIST}send"
@@ -35,7 +35,25 @@ def lint(run: Run) -> Iterable[Finding]:
         )
     for one, other in _stuck(run):
         if said.isdisjoint((one.call, other.call)):
+            said |= {one.call, other.call}
             yield _finding(one, other)
+    if not said:
+        yield from _all_send(run)
+
+
+def _all_send(run: Run) -> Iterator[Finding]:
+    """Whatever a rank receives, it sends something before: nobody is there to receive that."""
+    for sent, received in islice(sent_first(run), 1):
+        unsure = sent.method in _BUFFERED and not of_torch(sent)
+        yield Finding(
+            "DDP808",
+            sent.site,
+            "all ranks send here before any of them receives, and each waits for the other: a hang"
+            + (" where MPI does not buffer the message" if unsure else ""),
+            Severity.WARNING if unsure else Severity.ERROR,
+            advice=_ADVICE,
+            because=((received.site, "what was sent is received here"),),
+        )
 
 
 def _stuck(run: Run) -> Iterator[tuple[Message, Message]]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.collective import collective
+from ddpify.ranks.collective import collective, exchange
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import differs, spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared import buffers
 from ddpify.rules.shared.arms import meeting
+from ddpify.rules.shared.blocking import pairs
+from ddpify.rules.shared.extents import exceeds, extent, never
+from ddpify.rules.shared.messages import of_torch
 from ddpify.rules.shared.rows import are_uneven
 from ddpify.rules.shared.tensors import dtype
 
@@ -24,6 +28,8 @@ _SENT: Final = {
     "all_reduce": "tensor",
     "reduce": "tensor",
     "broadcast": "tensor",
+    "Bcast": "buf",
+    **dict.fromkeys(("Reduce", "Allreduce", "Gather", "Allgather"), "sendbuf"),
 }
 _OF_FRAMEWORKS: Final = {
     "accelerate.Accelerator.gather": "tensor",
@@ -32,6 +38,7 @@ _OF_FRAMEWORKS: Final = {
     "lightning.fabric.Fabric.all_gather": "data",
     "lightning.fabric.Fabric.all_reduce": "data",
 }
+_Given = tuple[RankValue, int]
 _PAD, _TYPE = "pad to the longest first", "give the dtype"
 _SHAPED: Final = tuple(f"torch.{name}" for name in "zeros ones empty rand randn arange".split())
 _KEEPING: Final = frozenset(
@@ -48,13 +55,42 @@ def lint(run: Run) -> Iterable[Finding]:
         told = _differs(value) if value is not None else None
         if told is not None:
             yield _finding(call, *told)
+        shared = collective(call)
+        unfit = buffers.wrong(shared) if shared is not None else None
+        if unfit is not None:
+            yield Finding("DDP809", unfit.site, unfit.message, Severity.ERROR, advice=unfit.advice)
     for one, other in meeting(run):
         first, second = _sent(one.call), _sent(other.call)
-        kinds = {dtype(first, 0), dtype(second, 1)} if first and second else set()
-        if len(kinds) == 2 and None not in kinds:
-            yield _finding(
-                other.call, f"of another type than that of rank 0 ({_spoken(kinds)})", _TYPE
-            )
+        if first is not None and second is not None:
+            yield from _unlike(other.call, (first, 0), (second, 1))
+    yield from _received(run)
+
+
+def _received(run: Run) -> Iterator[Finding]:
+    """Messages that are received as something else than they were sent."""
+    for sent, received in pairs(run):
+        one, other = (_message(side.call) for side in (sent, received))
+        if one is None or other is None:
+            continue
+        given, buffer = (one, sent.rank), (other, received.rank)
+        fits = not exceeds(extent(*given), extent(*buffer))  # a longer buffer is filled in part
+        yield from _unlike(received.call, given, buffer, fits)
+
+
+def _message(call: RankCall) -> RankValue | None:
+    """The tensor, or the buffer, of one side; a pickle has none."""
+    if of_torch(call):
+        return call.arg(0, "tensor")
+    return None if call.method.islower() else call.arg(0, "buf")
+
+
+def _unlike(call: RankCall, one: _Given, other: _Given, fits: bool = False) -> Iterator[Finding]:
+    """Two tensors that meet, of different types or lengths."""
+    kinds, first = {dtype(*one), dtype(*other)}, f"that of rank {one[1]}"
+    if len(kinds) == 2 and None not in kinds:
+        yield _finding(call, f"of another type than {first} ({_spoken(kinds)})", _TYPE)
+    elif not fits and never(1, extent(*one), extent(*other)):
+        yield _finding(call, f"of another length than {first}", "make both as long")
 
 
 def _differs(value: RankValue) -> tuple[str, str, Severity] | tuple[str, str] | None:
@@ -66,7 +102,7 @@ def _differs(value: RankValue) -> tuple[str, str, Severity] | tuple[str, str] | 
         return "an integer on one rank and a float on another", _TYPE
     if len(kinds) == 2 and None not in kinds:
         return f"of another type on each rank ({_spoken(kinds)})", _TYPE
-    if _made_uneven(value):
+    if _made_uneven(value) or never(1, extent(value, 0), extent(value, 1)):
         return "of another size on each rank", _PAD
     uneven = are_uneven(value)
     if uneven is None:
@@ -89,7 +125,7 @@ def _sent(call: RankCall) -> RankValue | None:
     """The tensor that has to be alike on all ranks, but for its numbers."""
     if call.name in _OF_FRAMEWORKS:
         return call.arg(0, _OF_FRAMEWORKS[call.name])
-    shared, name = collective(call), _SENT.get(call.method, "")
+    shared, name = exchange(call), _SENT.get(call.method, "")
     return shared.given(name) if shared is not None and shared.group is None else None
 
 

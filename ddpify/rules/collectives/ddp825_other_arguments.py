@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
-from ddpify.ranks import words
-from ddpify.ranks.collective import Collective, collective
+from ddpify.ranks import sizes, words
+from ddpify.ranks.collective import Collective, collective, exchange
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankValue
-from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import differs
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared import groups, roots
 from ddpify.rules.shared.arms import meeting
+from ddpify.rules.shared.crossed import crossed
 from ddpify.site import Site
 
-_RANKS: Final = ("src", "dst", "group_src", "group_dst")
+_RANKS: Final = ("src", "dst", "group_src", "group_dst", "root")
+# The root that a call has which names none; broadcast() and reduce() have to name it.
+_FIRST: Final = frozenset("scatter gather gather_object scatter_object_list".split())
+_EXCHANGED: Final = ("tensor", "buf")  # what a collective fills in on each rank
+_OPERATIONS: Final = (f"{words.DIST}ReduceOp.", "mpi4py.MPI.")
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per argument that does not fit those of the other ranks."""
     yield from _in_arms(run)
+    yield from _swapped(run)
     for call in run.calls:
-        shared = collective(call)
+        shared = exchange(call)
         if shared is None or call.star:
             continue
         apart = any(guard.test.by_rank for guard in call.conditions)  # `if turn == rank`
         if shared.group is None and call.ranks == ALL and not apart:
             yield from _others(shared)
+        if collective(call) is None:
+            continue
         wrong = roots.wrong(shared) if shared.group is None else groups.wrong(shared)
         if wrong is not None:
             yield Finding(
@@ -40,18 +48,51 @@ def lint(run: Run) -> Iterable[Finding]:
 def _in_arms(run: Run) -> Iterator[Finding]:
     """The same, where each rank has a call of its own: ``if rank == 0: … else: …``."""
     for one, other in meeting(run):
+        if one.call.star or other.call.star:
+            continue
         for name in one.parameters:
-            given = [shared.given(name) for shared in (one, other)]
-            first, second = given
-            if first is None or second is None:
-                continue
-            roots = (first.atoms[0], second.atoms[1])
-            apart = name in _RANKS and not any(isinstance(atom, Symbol) for atom in roots)
-            operations = (_operations(first, RANK0), _operations(second, RANK1))
-            if (apart and roots[0] != roots[1]) or (
-                name == "op" and all(operations) and operations[0] != operations[1]
-            ):
-                yield _finding(other, name, ((one.call.site, "the call of rank 0"),))
+            kind = _root if name in _RANKS else _operation if name == "op" else None
+            first, second = (kind(one, name, 0), kind(other, name, 1)) if kind else (None, None)
+            if None not in (first, second) and first != second:
+                yield _finding(other, name, ((one.call.site, f"rank 0's, with {first}"),))
+
+
+def _swapped(run: Run) -> Iterator[Finding]:
+    """``broadcast(mean); broadcast(std)`` on rank 0, and the other way round on the others."""
+    given = [
+        ((one.call, one.node(one.filled)), (other.call, other.node(other.filled)))
+        for one, other in meeting(run)
+        if one.filled in _EXCHANGED
+    ]
+    for one, first, other, second in islice(crossed(given), 1):
+        yield Finding(
+            "DDP825",
+            other.site,
+            f"`{second}` meets `{first}` of rank 0 in this {other.method}(), and the other way"
+            " round: wrong numbers",
+            Severity.ERROR,
+            advice="exchange them in one order on all ranks",
+            because=((one.site, f"rank 0 gives `{first}` here"),),
+        )
+
+
+def _root(shared: Collective, name: str, rank: int) -> Any:
+    """The root that a rank names; None if that is not sure."""
+    value = shared.given(name)
+    if value is None:
+        mine = name == "root" or (shared.call.method in _FIRST and not name.startswith("group_"))
+        return 0 if mine and shared.given(f"group_{name}") is None else None
+    atom = sizes.with_two(value.atoms[rank])
+    return atom if isinstance(atom, int) else None
+
+
+def _operation(shared: Collective, name: str, rank: int) -> str | None:
+    """The operation that a rank asks for; None if it may be one of several."""
+    value = shared.given(name)
+    if value is None:
+        return "SUM"
+    found = _operations(value, 1 << rank)
+    return found.pop() if len(found) == 1 else None
 
 
 def _others(shared: Collective) -> Iterator[Finding]:
@@ -83,9 +124,8 @@ def _is_other(value: RankValue, name: str) -> bool:
 
 def _operations(value: RankValue, rank: int) -> set[str]:
     """What a rank may ask for."""
-    prefix = f"{words.DIST}ReduceOp."
-    held = (thing for thing in value.things if value.ranks_of(thing) & rank)
-    return {thing.name for thing in held if thing.name.startswith(prefix)}
+    held = (thing.name for thing in value.things if value.ranks_of(thing) & rank)
+    return {name.rpartition(".")[2] for name in held if name.startswith(_OPERATIONS)}
 
 
 def _first(value: RankValue) -> tuple[tuple[Site, str], ...]:

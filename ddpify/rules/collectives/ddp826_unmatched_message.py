@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.blocking import unmet
-from ddpify.rules.shared.messages import Message, messages
+from ddpify.rules.shared.blocking import pairs, unmet
+from ddpify.rules.shared.crossed import crossed, target
+from ddpify.rules.shared.messages import Message, messages, of_torch
+from ddpify.rules.shared.neighbours import unmet_with_more
+from ddpify.rules.shared.seldom import seldom
 from ddpify.site import Site
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per direction in which a message has no other side, whatever the number of
     rounds that is not known."""
+    yield from _mixed(run)
+    yield from _swapped(run)
+    yield from _seldom(run)
+    waiting = unmet_with_more(run)
+    if waiting is not None:
+        yield Finding(
+            "DDP826",
+            waiting.site,
+            "with more than two ranks, whom this rank receives from sends to another one: a hang",
+            Severity.ERROR,
+            advice="send to one neighbour and receive from the other",
+        )
     held = [{one.way: (one, other) for one, other in unmet(found)} for found in messages(run)]
     if not held:
         return
@@ -25,6 +43,70 @@ def lint(run: Run) -> Iterable[Finding]:
     for way, (one, other) in (wrong or first).items():
         if way in second and second[way][0].call is one.call:
             yield _finding(run, one, other)
+
+
+def _mixed(run: Run) -> Iterator[Finding]:
+    """A pickle that is received as a buffer, or the other way round: ``send()`` and ``Recv()``."""
+    for sent, received in pairs(run):
+        if not of_torch(sent.call) and sent.call.method.islower() != received.call.method.islower():
+            kinds = "a pickled object", "a buffer of numbers"
+            given, taken = kinds if sent.call.method.islower() else kinds[::-1]
+            yield Finding(
+                "DDP826",
+                received.call.site,
+                f"{sent.call.method}() sends {given}, and {received.call.method}() receives"
+                f" {taken}: a crash or numbers that nobody has sent",
+                Severity.ERROR,
+                advice="use send() with recv(), or Send() with Recv()",
+                because=((sent.call.site, "it is sent here"),),
+            )
+
+
+def _swapped(run: Run) -> Iterator[Finding]:
+    """Two messages that are received into each other's variables."""
+    given = [
+        ((sent.call, _tensor(sent.call)), (received.call, _tensor(received.call)))
+        for sent, received in pairs(run)
+    ]
+    for sent, first, received, second in islice(crossed(given), 1):
+        yield Finding(
+            "DDP826",
+            received.site,
+            f"`{first}` is received here as `{second}`, and the other way round: wrong numbers",
+            Severity.ERROR,
+            advice="receive in the order in which they are sent",
+            because=((sent.site, f"`{first}` is sent here"),),
+        )
+
+
+def _tensor(call: RankCall) -> ast.expr | None:
+    """What is sent, or received; that of ``mean = comm.recv()`` is what the name stands for."""
+    if of_torch(call):
+        return call.node_of(0, "tensor")
+    if call.method in ("send", "recv"):
+        return call.node_of(0, "obj") if call.method == "send" else target(call)
+    return call.node_of(0, "buf")
+
+
+def _seldom(run: Run) -> Iterator[Finding]:
+    """Messages of which one side's numbers decide."""
+    held = [
+        {one.way: (one, guard, other) for one, guard, other in seldom(f)} for f in messages(run)
+    ]
+    if len(held) != len([one for one in held if one]):
+        return
+    for one, guard, other in held[0].values() if held else ():
+        what = "is sent" if one.sends else "is received"
+        waits = "waits for it" if one.sends else "sends it"
+        yield Finding(
+            "DDP826",
+            one.call.site,
+            f"this message {what} only where rank {one.rank}'s own numbers say so, and rank"
+            f" {other.rank} {waits} in each round: a hang",
+            Severity.ERROR,
+            advice="send in each round whether something follows",
+            because=((guard.site, "the condition"), (other.call.site, f"rank {other.rank} here")),
+        )
 
 
 def _finding(run: Run, one: Message, other: Message | None) -> Finding:

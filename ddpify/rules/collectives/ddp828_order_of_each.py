@@ -12,6 +12,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.orders import is_salted
+from ddpify.rules.shared.turned import turned
 from ddpify.site import Site
 
 _ENTRIES: Final = frozenset("items values keys".split())
@@ -30,6 +31,16 @@ def lint(run: Run) -> Iterable[Finding]:
         if meeting is not None:
             said.add(loop.site)
             yield _finding(loop, meeting, keyed)
+    for one, other in turned(run):
+        yield Finding(
+            "DDP828",
+            other.site,
+            f"rank 1 enters {other.method}() in this group while rank 0 enters {one.method}() in"
+            " another that rank 1 comes to later: both wait, a hang",
+            Severity.ERROR,
+            advice="use the groups in one order on all ranks",
+            because=((one.site, "where rank 0 waits"),),
+        )
 
 
 def _finding(loop: RankLoop, meeting: tuple[RankCall, Site], keyed: Site | None) -> Finding:

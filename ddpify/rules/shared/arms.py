@@ -1,29 +1,57 @@
-"""Calls of one collective that stand in both arms of a condition on the rank, and so meet."""
+"""Calls of one collective that each rank makes at its own place, and that meet: in both arms of a
+condition on the rank, or in a function for rank 0 and one for the others."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from itertools import groupby
 
-from ddpify.ranks.collective import Collective, collective
-from ddpify.ranks.model import RANK0, RANK1
+from ddpify.ranks import words
+from ddpify.ranks.collective import Collective, exchange
+from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 
-
-def meeting(run: Run) -> Iterator[tuple[Collective, Collective]]:
-    """The calls of rank 0 and of rank 1 that meet, where both have as many under one condition."""
-    found: list[Collective] = []
-    for call in run.calls:
-        shared = collective(call)
-        if shared is not None and shared.group is None and call.ranks in (RANK0, RANK1):
-            found.append(shared)
-    for _, group in groupby(found, key=_condition):
-        held = list(group)
-        one, other = ([s for s in held if s.call.ranks == ranks] for ranks in (RANK0, RANK1))
-        if [s.call.name for s in one] == [s.call.name for s in other]:
-            yield from zip(one, other, strict=True)
+Pair = tuple[Collective, Collective]
 
 
-def _condition(shared: Collective) -> object:
-    guard = shared.call.guards[-1] if shared.call.guards else None
-    return (guard.node if guard is not None else None, shared.call.stack, shared.call.loops)
+def meeting(run: Run) -> Iterator[Pair]:
+    """The calls of rank 0 and of rank 1 that meet: between two that all ranks make, both ranks
+    make as many, in one order."""
+    for held in _stretches(run):
+        apart = [_parting(shared.call) for shared in held]
+        if None in apart:  # `if rank == 0: lead(); return`, and then `follow()`
+            yield from _paired(held)
+            continue
+        for node in dict.fromkeys(apart):
+            yield from _paired([s for s, one in zip(held, apart, strict=True) if one is node])
+
+
+def _stretches(run: Run) -> Iterator[list[Collective]]:
+    """The calls that one rank alone makes, between those that both do."""
+    calls = (call for call in run.calls if call.method not in words.SESSION_OPS)
+    found = [shared for call in calls if (shared := exchange(call)) and shared.group is None]
+    for alone, held in groupby(found, key=lambda shared: shared.call.ranks != ALL):
+        if alone:
+            yield [*held]
+
+
+def _parting(call: RankCall) -> ast.expr | None:
+    """The condition that leads one rank there, the outermost of them."""
+    return next((guard.node for guard in call.conditions if guard.ranks != ALL), None)
+
+
+def _paired(held: list[Collective]) -> Iterator[Pair]:
+    one, other = ([s for s in held if s.call.ranks == ranks] for ranks in (RANK0, RANK1))
+    if [s.call.name for s in one] == [s.call.name for s in other]:
+        for first, second in zip(one, other, strict=True):
+            if _circumstances(first, 0) == _circumstances(second, 1):
+                yield first, second
+
+
+def _circumstances(shared: Collective, rank: int) -> object:
+    """In how many loops, and under which conditions that are not known."""
+    tests = ((guard.test.atoms[rank], guard.holds) for guard in shared.call.conditions)
+    unknown = [(atom.key, holds) for atom, holds in tests if isinstance(atom, Symbol)]
+    return len(shared.call.loops), unknown

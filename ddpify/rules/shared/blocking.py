@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ddpify.rules.shared.messages import Message, in_order
+from ddpify.ranks.model import RankCall
+from ddpify.ranks.run import Run
+from ddpify.rules.shared.messages import Message, in_order, messages
 
 Pair = tuple[Message, Message]
 
@@ -89,3 +91,24 @@ def _left(sent: list[Message], received: list[Message]) -> tuple[Message, Messag
             return one, next(iter(open_), None)
         open_.remove(match)
     return (max(open_, key=lambda one: one.place), None) if open_ else None
+
+
+def pairs(run: Run) -> list[Pair]:
+    """The sides of each message of a run, who sends it first: once for all rounds of a loop."""
+    return run.once(_pairs)
+
+
+def _pairs(run: Run) -> list[Pair]:
+    found = next(iter(messages(run)), [])
+    if any(True for _ in unmet(found)):
+        return []
+    made: dict[tuple[RankCall, RankCall], Pair] = {}
+    for names in dict.fromkeys(one.names for one in found):
+        here = [one for one in found if one.names == names]
+        open_ = sorted((one for one in here if not one.sends), key=lambda one: one.place)
+        for sent in sorted((one for one in here if one.sends), key=lambda one: one.place):
+            match = next((other for other in open_ if fits(sent, other)), None)
+            if match is not None:
+                open_.remove(match)
+                made.setdefault((sent.call, match.call), (sent, match))
+    return [*made.values()]

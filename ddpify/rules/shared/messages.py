@@ -7,18 +7,21 @@ same names, and whatever they stand for is the same on both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
 from ddpify.ranks import other_libraries, sizes, words
 from ddpify.ranks.collective import collective, is_world
-from ddpify.ranks.model import RankCall, RankLoop
+from ddpify.ranks.events import Exit
+from ddpify.ranks.model import RankCall, RankGuard, RankLoop
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.overlooked import out_of_turn, overlooked
+from ddpify.ranks.trace import LEAVING
+from ddpify.rules.shared.overlooked import loops, out_of_turn, overlooked
 
 # Method: whether it sends, whether it waits for the other side, and the positions of peer and tag.
 _TORCH: Final = {
@@ -55,6 +58,7 @@ class Message:
     tag: int | None
     place: tuple[int, ...]
     names: frozenset[str]
+    tests: tuple[RankGuard, ...] = ()  # those of its conditions that are not known
     meets: bool = False  # a collective, at which both wait: rank 0 "sends"
 
     @property
@@ -87,6 +91,80 @@ def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
         return []
 
 
+def sent_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
+    """The sends behind each of which a receive follows, where no rank receives without having sent
+    before, in the same turn: then nobody receives before all have sent."""
+    calls = [call for call in run.calls if _kind(call) is not None]
+    if not run.complete or any(map(_is_beyond, run.calls)) or out_of_turn(run, calls):
+        return
+    if not all(_waits(call) for call in calls):
+        return
+    if overlooked(run, _NAMES, not all(map(of_torch, calls))):
+        return
+    pairs = []
+    for call in calls:
+        if not _sends(call):
+            first = next((c for c in calls if _sends(c) and _turn(c) == _turn(call)), None)
+            if first is None or first.order > call.order or call.star or call.swallows:
+                return
+            pairs.append((first, call))
+    yield from pairs
+
+
+def sides(run: Run) -> Iterator[tuple[RankCall, bool, ast.expr]]:
+    """All sides of messages of a run: the call, whether it sends, and the expression of the peer;
+    nothing where one is not understood."""
+    found = []
+    calls = [call for call in run.calls if _kind(call) is not None or _is_beyond(call)]
+    posted = [*run.named(f"{words.DIST}P2POp")]
+    both = [*calls, *posted]
+    if not both or not run.complete or out_of_turn(run, both):
+        return
+    if overlooked(run, _NAMES, not all(map(of_torch, both))):
+        return
+    for call in both:
+        parts = _peers(call)
+        if parts is None:
+            return
+        found += [(call, sends, node) for sends, node in parts]
+    yield from found
+
+
+def _peers(call: RankCall) -> list[tuple[bool, ast.expr]] | None:
+    """Whether it sends, and to whom; None if that is not understood."""
+    if call.method == "batch_isend_irecv":
+        return []
+    if call.method == "P2POp":
+        way, given = call.arg(0, "op"), call.node_of(2, "peer")
+        names = {name.rpartition(".")[2] for name in way.names()} if way is not None else set()
+        if given is None or call.arg(3, "group") is not None or len(names) != 1:
+            return None
+        return [(names == {"isend"}, given)]
+    if call.method in ("Sendrecv", "sendrecv"):
+        to, source = call.node_of(1, "dest"), call.node_of(4, "source")
+        return None if to is None or source is None else [(True, to), (False, source)]
+    kind = _kind(call)
+    name = ("dst", "src") if of_torch(call) else ("dest", "source")
+    given = call.node_of(1, name[0 if kind and kind[0] else 1])
+    grouped = of_torch(call) and call.arg(2, "group") is not None
+    return None if kind is None or given is None or grouped else [(kind[0], given)]
+
+
+def _sends(call: RankCall) -> bool:
+    kind = _kind(call)
+    return kind is not None and kind[0]
+
+
+def _waits(call: RankCall) -> bool:
+    kind = _kind(call)
+    return kind is not None and kind[1]
+
+
+def _turn(call: RankCall) -> object:
+    tests = [(guard.node, guard.holds) for guard in call.conditions]
+    return call.function, call.stack, call.loops, call.ranks, tests
+
+
 def of_torch(call: RankCall) -> bool:
     """Whether a call is one of torch.distributed."""
     return call.name == f"{words.DIST}{call.method}"
@@ -116,14 +194,15 @@ def _is_beyond(call: RankCall) -> bool:
 
 def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
     starts: dict[RankLoop, int] = {}
+    around = {call: tuple(loops(run, call)) for call in calls}
     for call in calls:
-        for loop in call.loops:
+        for loop in around[call]:
             starts.setdefault(loop, call.order)
     made = 0
     for call in calls:
         for rank in (0, 1):
             if call.ranks & (1 << rank):
-                for one in _Turns(run, call, rank, rounds, starts).messages():
+                for one in _Turns(run, call, rank, rounds, starts, around[call]).messages():
                     made += 1
                     if made > MAX_MESSAGES:
                         raise _NotKnown
@@ -139,6 +218,7 @@ class _Turns:
     rank: int
     rounds: int
     starts: dict[RankLoop, int]
+    around: tuple[RankLoop, ...]
 
     def messages(self) -> Iterator[Message]:
         """The messages, in their order."""
@@ -146,32 +226,38 @@ class _Turns:
             raise _NotKnown
         left = frozenset(self._exits())
         names: set[str] = set()
-        loops = [self._numbers(loop, names) for loop in self.call.loops]
-        for turn in product(*(range(len(numbers)) for numbers in loops)):
-            at = zip(self.call.loops, loops, turn, strict=True)
+        held = [self._numbers(loop, names) for loop in self.around]
+        for turn in product(*(range(len(numbers)) for numbers in held)):
+            at = zip(self.around, held, turn, strict=True)
             known = {f"element@{loop.site}": numbers[n] for loop, numbers, n in at}
             conditions = self._conditions(known)
             if conditions is not None:
-                yield from self._message(known, turn, left.union(names, conditions))
+                tests = tuple(conditions.values())
+                yield from self._message(known, turn, left.union(names, conditions), tests)
 
     def _message(
-        self, known: dict[str, int | None], turn: tuple[int, ...], names: frozenset[str]
+        self,
+        known: dict[str, int | None],
+        turn: tuple[int, ...],
+        names: frozenset[str],
+        tests: tuple[RankGuard, ...],
     ) -> Iterator[Message]:
         place, kind = self._place(turn), _kind(self.call)
         if kind is None:
             first, other = self.rank == 0, 1 - self.rank
-            yield Message(self.call, self.rank, first, True, other, None, place, names, True)
+            one = Message(self.call, self.rank, first, True, other, None, place, names, tests, True)
+            yield one
             return
         sends, waits, at_peer, at_tag = kind
         peer = self._peer(at_peer, sends, known)
         if peer in (0, 1):
             tag = self._tag(at_tag, sends, known)
-            yield Message(self.call, self.rank, sends, waits, peer, tag, place, names)
+            yield Message(self.call, self.rank, sends, waits, peer, tag, place, names, tests)
 
     def _place(self, turn: tuple[int, ...]) -> tuple[int, ...]:
         """Where it comes among the others: by where its loops begin, and their rounds."""
-        loops = zip(self.call.loops, turn, strict=True)
-        rounds = [number for loop, n in loops for number in (self.starts[loop], n)]
+        turns = zip(self.around, turn, strict=True)
+        rounds = [number for loop, n in turns for number in (self.starts[loop], n)]
         return (*rounds, self.call.order)
 
     @property
@@ -184,21 +270,44 @@ class _Turns:
         group = self.call.arg(2, "group") if of_torch(self.call) else None
         return group is None or is_world(group)
 
-    def _conditions(self, known: dict[str, int | None]) -> set[str] | None:
+    def _conditions(self, known: dict[str, int | None]) -> dict[str, RankGuard] | None:
         """What decides whether this is reached, where it is not known; None if it is not."""
-        names: set[str] = set()
-        for guard in self.call.conditions:
+        names = self._unknown(self.call.conditions, known)
+        if names is None:
+            return None
+        for left in self._skips():
+            own = [guard for guard in left.guards if guard not in self.call.guards]
+            unknown = self._unknown(own, known)
+            if unknown is None:
+                continue
+            if not unknown:
+                return None
+            if len(unknown) > 1:
+                names[f"left at {left.site}"] = own[-1]
+            for guard in unknown.values() if len(unknown) == 1 else ():
+                names[f"{guard.test.atoms[self.rank].key} {not guard.holds}"] = guard
+        return names
+
+    def _unknown(
+        self, guards: Iterable[RankGuard], known: dict[str, int | None]
+    ) -> dict[str, RankGuard] | None:
+        """The conditions that are not known; None if one does not hold."""
+        names: dict[str, RankGuard] = {}
+        for guard in guards:
             atom = guard.test.atoms[self.rank]
             if isinstance(atom, Symbol):
                 holds = self._holds(atom, known)
                 if holds is None:
-                    names.add(f"{atom.key} {guard.holds}")
+                    names[f"{atom.key} {guard.holds}"] = guard
                 elif holds is not guard.holds:
                     return None
         return names
 
     def _holds(self, atom: Symbol, known: dict[str, int | None]) -> bool | None:
-        """Whether a condition on a round's number holds: ``i < rounds - 1``."""
+        """Whether a condition on a round's number holds: ``i < rounds - 1``, ``i % 5``."""
+        if atom.parts[:1] != () and atom.parts[0] in ARITHMETIC:
+            number = self._number(atom, known, None)
+            return bool(number) if isinstance(number, int) else None
         if len(atom.parts) != 3 or atom.parts[0] not in COMPARISONS:
             return None
         one, other = (self._number(part, known, None) for part in atom.parts[1:])
@@ -210,12 +319,23 @@ class _Turns:
         """What may have led the rank away before, where that is not known."""
         way = {one.function for one in self.call.way}
         for left in self.run.exits:
-            inside = set(left.loops) & set(self.call.loops)
+            if left.kind == "continue" or (left.kind in LEAVING and left.function not in way):
+                continue
+            inside = _common(left, self.call)
             before = left.order < self.call.order and left.function in way
             if not (before or inside) or not left.ranks & (1 << self.rank):
                 continue
             if left.kind != "abort" and (inside or not _is_certain(left.guards, self.rank)):
                 yield f"left at {left.site}"
+
+    def _skips(self) -> Iterator[Exit]:
+        """The ``continue`` statements above it, in a loop around it."""
+        way = {one.function for one in self.call.way}
+        for left in self.run.exits:
+            mine = left.kind == "continue" and left.ranks & (1 << self.rank)
+            before = left.order < self.call.order and left.function in way
+            if mine and before and left.loops and left.loops[-1] in self.call.loops:
+                yield left
 
     def _numbers(self, loop: RankLoop, names: set[str]) -> list[int | None]:
         """What a loop's variable is in each of its rounds."""
@@ -278,6 +398,14 @@ class _Turns:
             return None
         names.add(atom.key)
         return self.rounds
+
+
+def _common(left: Exit, call: RankCall) -> list[RankLoop]:
+    """The loops around both that the exit may end: those of the function that it leaves."""
+    loops = [loop for loop in left.loops if loop in call.loops]
+    if left.function is None or left.kind not in LEAVING:
+        return loops
+    return [loop for loop in loops if loop.site.within(left.function.site)]
 
 
 def _is_certain(guards: Any, rank: int) -> bool:

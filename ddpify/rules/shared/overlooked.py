@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall
+from ddpify.ranks.model import RankCall, RankLoop
 from ddpify.ranks.modules import Module
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.syntax import dotted, parents, scope
 from ddpify.rules.shared.written import holds
 
 _LATER: Final = ("threading.Thread", "atexit.register", "signal.signal")
+_POSTED: Final = f"{words.DIST}P2POp"
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -22,14 +23,29 @@ def out_of_turn(run: Run, calls: list[RankCall]) -> bool:
     """Whether one is made on a thread or at the end, or as often as a comprehension says."""
     later = {one.node for one in run.named(*_LATER)}
     way = {one for call in calls for one in call.way}
-    return any(one.node in later or _is_in_comprehension(one) for one in way)
+    counted = {loop.node for loop in run.comprehended}
+    return any(one.node in later or _is_in_comprehension(one, counted) for one in way)
 
 
-def _is_in_comprehension(call: RankCall) -> bool:
+def _is_in_comprehension(call: RankCall, counted: set[ast.AST]) -> bool:
+    """Whether it is in one that is not a loop over what is known: of several, or with an `if`."""
     return any(
-        isinstance(node, _COMPREHENSIONS) and holds(node, call.node)
+        isinstance(node, _COMPREHENSIONS) and node not in counted and holds(node, call.node)
         for node in ast.walk(scope(call))
     )
+
+
+def loops(run: Run, call: RankCall) -> list[RankLoop]:
+    """The loops around a call, outermost first, with those comprehensions that are loops."""
+    found: list[RankLoop] = []
+    for one in call.way:
+        found += [loop for loop in one.loops if loop not in found]
+        found += [
+            loop
+            for loop in run.comprehended
+            if loop not in found and one.site.within(loop.site) and holds(loop.node, one.node)
+        ]
+    return found
 
 
 def overlooked(run: Run, methods: frozenset[str], others: bool) -> bool:
@@ -44,13 +60,14 @@ def overlooked(run: Run, methods: frozenset[str], others: bool) -> bool:
         above = parents(module.tree)
         for node in _messages(module, methods, others):
             holder = above[node]
-            called = isinstance(holder, ast.Call) and holder.func is node
+            called = isinstance(holder, ast.Call) and (
+                holder.func is node or dotted(module, holder.func) == _POSTED
+            )
             around = _around(node, above)
-            function = next((one for one in around if isinstance(one, _FUNCTIONS)), None)
-            if function is None or (module.path, function.lineno) in run.entered:
-                if not called:
-                    return True
-            elif not named.isdisjoint(_names(around)):
+            missed = _missed(run, module, around)
+            if not missed and not called:
+                return True
+            if not named.isdisjoint(_names(missed)):
                 return True
     return False
 
@@ -74,6 +91,25 @@ def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> list[ast.AST]:
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             found.append(node)
     return found
+
+
+def _missed(run: Run, module: Module, around: list[ast.AST]) -> list[ast.AST]:
+    """The functions that were not come to, and classes that libraries may call them through."""
+    functions = [one for one in around if isinstance(one, _FUNCTIONS)]
+    inner = functions[:1]
+    if not inner or (module.path, inner[0].lineno) in run.entered:
+        return []
+    outer = next((n for n, one in enumerate(around) if _came(run, module, one)), len(around))
+    hidden = getattr(inner[0], "name", "__").startswith("__")
+    return [
+        one
+        for one in around[:outer]
+        if not isinstance(one, ast.ClassDef) or hidden or one.bases or one.keywords
+    ]
+
+
+def _came(run: Run, module: Module, node: ast.AST) -> bool:
+    return isinstance(node, _FUNCTIONS) and (module.path, node.lineno) in run.entered
 
 
 def _names(around: list[ast.AST]) -> set[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from ddpify.ranks.casts import casts
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.operations import ARITHMETIC
 from ddpify.ranks.origins import Symbol
+from ddpify.rules.shared import arrays
 
 _FLOATS: Final = frozenset("zeros ones empty rand randn linspace eye".split())
 _BY_VALUE: Final = {"tensor": 0, "full": 1, "arange": 0, "as_tensor": 0}
@@ -27,20 +29,37 @@ _ALIASES: Final = {
 _TYPES: Final = frozenset(
     "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool".split()
 )
+_FLOATING: Final = {"float64", "float32", "float16", "bfloat16"}
 _PYTHON: Final = {float: "float32", int: "int64", bool: "bool"}
 
 
 def dtype(value: RankValue, rank: int) -> str | None:
-    """The type of a tensor's numbers on a rank."""
+    """The type of a tensor's, or an array's, numbers on a rank."""
     things = [thing for thing in value.things if value.ranks_of(thing) & (1 << rank)]
-    if not things and _is_arithmetic(value):
-        things = [t for t in value.deps if t.kind == "result" and t.name in _MAKERS]
+    if not things and _is_arithmetic(value.atoms[rank]):
+        made = [t for t in value.deps if t.kind == "result" and _makes(t.name)]
+        kinds = {_of_thing(value, one, rank) for one in made}
+        return kinds.pop() if len(made) == 1 and kinds <= _FLOATING else None
     return _of_thing(value, things[0], rank) if len(things) == 1 else None
 
 
-def _is_arithmetic(value: RankValue) -> bool:
-    atoms = (atom for atom in value.atoms if isinstance(atom, Symbol))
-    return all(atom.parts[:1] and atom.parts[0] in ARITHMETIC for atom in atoms)
+def _is_arithmetic(atom: Any) -> bool:
+    """``rows ** 2``: of one array, and numbers of Python, which leave a float what it is."""
+    if not isinstance(atom, Symbol) or atom.parts[:1] == () or atom.parts[0] not in ARITHMETIC:
+        return False
+    return sum(1 for leaf in _leaves(atom) if isinstance(leaf, Symbol)) == 1
+
+
+def _leaves(atom: Any) -> Iterator[Any]:
+    if isinstance(atom, Symbol) and atom.parts[:1] != () and atom.parts[0] in ARITHMETIC:
+        for part in atom.parts[1:]:
+            yield from _leaves(part)
+    else:
+        yield atom
+
+
+def _makes(name: str) -> bool:
+    return name in _MAKERS or arrays.makes(name)
 
 
 def _of_thing(value: RankValue, thing: RankThing, rank: int) -> str | None:
@@ -78,7 +97,9 @@ def _named(value: RankValue, rank: int) -> str | None:
 
 
 def _made(call: RankCall, rank: int) -> str | None:
-    """The type that a call of torch gives its tensor."""
+    """The type that a call of torch, or of NumPy, gives what it makes."""
+    if arrays.makes(call.name):
+        return arrays.made(call, rank, dtype)
     given = call.kwargs.get("dtype")
     if given is not None:
         return _named(given, rank)
@@ -92,8 +113,12 @@ def _made(call: RankCall, rank: int) -> str | None:
         return "float32"
     if call.method in ("randint", "randperm"):
         return "int64"
+    if call.method == "from_numpy":
+        return dtype(call.args[0], rank) if call.args else None
     place = _BY_VALUE.get(call.method, -1)
-    return _of_value(call.args[place], rank) if 0 <= place < len(call.args) else None
+    if not 0 <= place < len(call.args):
+        return None
+    return _of_value(call.args[place], rank) or dtype(call.args[place], rank)
 
 
 def _of_value(value: RankValue, rank: int) -> str | None:

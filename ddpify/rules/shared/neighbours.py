@@ -1,0 +1,194 @@
+"""Peers that are computed from the rank: whether they fit with three and with four processes."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ddpify.ranks import words
+from ddpify.ranks.model import ALL, RankCall
+from ddpify.ranks.modules import Module
+from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
+from ddpify.ranks.run import Run
+from ddpify.rules.shared.messages import sides
+from ddpify.rules.shared.syntax import dotted, scope
+
+_DEEPEST: Final = 12
+_WORLDS: Final = (3, 4)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Edges = Counter[tuple[int, int]]
+
+
+def unmet_with_more(run: Run) -> RankCall | None:
+    """A receive that waits for who sends to somebody else, with three and with four processes,
+    where all is right with two."""
+    found = [*sides(run)]
+    receives = [call for call, sends, _ in found if not sends]
+    plain = all(call.ranks == ALL and not _by_rank(call) for call, *_ in found)
+    loops = {call.loops for call, *_ in found}
+    if not receives or not plain or len(loops) != 1:
+        return None
+    if _meet(run, found, 2) is True and all(_meet(run, found, n) is False for n in _WORLDS):
+        return receives[0]
+    return None
+
+
+def _by_rank(call: RankCall) -> bool:
+    return any(guard.test.by_rank for guard in call.conditions) or call.star
+
+
+def _meet(run: Run, found: list[tuple[RankCall, bool, ast.expr]], world: int) -> bool | None:
+    """Whether each message has both sides; None if a peer is not known, or is no rank."""
+    sent, received = Edges(), Edges()
+    for rank in range(world):
+        numbers = _Numbers(run, rank, world)
+        for call, sends, node in found:
+            peer = numbers.of(call, node)
+            if not isinstance(peer, int) or not 0 <= peer < world or peer == rank:
+                return None
+            edges, way = (sent, (rank, peer)) if sends else (received, (peer, rank))
+            edges[way] += 1
+    return sent == received
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Where an expression stands, and the call that led there."""
+
+    module: Module
+    node: ast.AST
+    caller: RankCall | None
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """What expressions are on one rank of so many, read from the text: each name is assigned
+    once."""
+
+    run: Run
+    rank: int
+    world: int
+
+    def of(self, call: RankCall, node: ast.expr) -> Any:
+        """The number, or the tuple of numbers; None if that is not known."""
+        return self._value(node, _Scope(call.module, scope(call), _caller(call)), 0)
+
+    def _value(self, node: ast.expr | None, at: _Scope, depth: int) -> Any:
+        if depth > _DEEPEST or node is None:
+            return None
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, int) else None
+        if isinstance(node, (ast.BinOp, ast.Compare, ast.IfExp)):
+            return self._computed(node, at, depth + 1)
+        if isinstance(node, ast.Call):
+            return self._called(node, at, depth + 1)
+        if isinstance(node, ast.Tuple):
+            return tuple(self._value(one, at, depth + 1) for one in node.elts)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self._named(node, at, depth + 1)
+        return None
+
+    def _computed(self, node: ast.BinOp | ast.Compare | ast.IfExp, at: _Scope, depth: int) -> Any:
+        if isinstance(node, ast.IfExp):
+            test = self._value(node.test, at, depth)
+            return (
+                None if test is None else self._value(node.body if test else node.orelse, at, depth)
+            )
+        if isinstance(node, ast.Compare):
+            parts, names = (node.left, node.comparators[0]), COMPARISONS
+            kind = type(node.ops[0]).__name__ if len(node.ops) == 1 else ""
+        else:
+            parts, names, kind = (node.left, node.right), ARITHMETIC, type(node.op).__name__
+        one, other = (self._value(part, at, depth) for part in parts)
+        if kind not in names or not isinstance(one, int) or not isinstance(other, int):
+            return None
+        try:
+            return names[kind](one, other)
+        except ArithmeticError:
+            return None
+
+    def _called(self, node: ast.Call, at: _Scope, depth: int) -> Any:
+        name = dotted(at.module, node.func) or ""
+        made = next((call for call in self.run.calls if call.node is node), None)
+        for one in (name, made.name if made is not None else ""):
+            if words.canonical(one) in words.RANK_CALLS:
+                return self.rank
+            if words.canonical(one) in words.SIZE_CALLS:
+                return self.world
+        if isinstance(node.func, ast.Name) and node.func.id == "int" and len(node.args) == 1:
+            return self._value(node.args[0], at, depth)
+        target = made.target if made is not None else None
+        returns = (
+            [one for one in _own(target.node) if isinstance(one, ast.Return)] if target else []
+        )
+        if target is None or len(returns) != 1:
+            return None
+        return self._value(returns[0].value, _Scope(target.module, target.node, made), depth)
+
+    def _named(self, node: ast.Name | ast.Attribute, at: _Scope, depth: int) -> Any:
+        root = at.node if isinstance(node, ast.Name) else at.module.tree
+        found = [*_assigned(root, ast.unparse(node))]
+        value, place = found[0] if len(found) == 1 else (None, None)
+        if value is not None:
+            where = at if isinstance(node, ast.Name) else self._around(at.module, value)
+            held = self._value(value, where, depth)
+            return held if place is None else held[place] if isinstance(held, tuple) else None
+        if found or not isinstance(node, ast.Name):
+            return None
+        given = _given(at, node.id)
+        return self._value(given[0], given[1], depth) if given is not None else None
+
+    def _around(self, module: Module, value: ast.expr) -> _Scope:
+        """Where ``self.peer = value`` stands, and who called that."""
+        functions = (n for n in ast.walk(module.tree) if isinstance(n, _FUNCTIONS))
+        node = next((n for n in functions if any(one is value for one in ast.walk(n))), None)
+        classes = [n for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef)]
+        owner = next((n.name for n in classes if node in n.body), "")
+        calls = [c for c in self.run.calls if c.target is not None and c.target.node is node]
+        if not calls and getattr(node, "name", "") == "__init__":  # made, and not looked into
+            calls = [c for c in self.run.calls if c.name == f"{module.name}.{owner}"]
+        return _Scope(module, node or module.tree, calls[0] if len(calls) == 1 else None)
+
+
+def _caller(call: RankCall) -> RankCall | None:
+    """The call that entered the function in which another one stands."""
+    last = call.stack[-1] if call.stack else None
+    return last if last is not None and last.target is call.function else None
+
+
+def _own(root: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a function, and not in one inside it."""
+    for node in ast.iter_child_nodes(root):
+        yield node
+        if not isinstance(node, (*_FUNCTIONS, ast.Lambda, ast.ClassDef)):
+            yield from _own(node)
+
+
+def _assigned(root: ast.AST, name: str) -> Iterator[tuple[ast.expr | None, int | None]]:
+    """What is assigned to a name, and which of its elements; None for what is not followed."""
+    for node in ast.walk(root):
+        if isinstance(node, (ast.AugAssign, ast.For)) and ast.unparse(node.target) == name:
+            yield None, None
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if ast.unparse(target) == name:
+                yield node.value, None
+            elif isinstance(target, ast.Tuple):
+                for place, one in enumerate(target.elts):
+                    if ast.unparse(one) == name:
+                        yield node.value, place
+
+
+def _given(at: _Scope, name: str) -> tuple[ast.expr, _Scope] | None:
+    """What the caller gives for a parameter."""
+    call = at.caller
+    if call is None or not isinstance(at.node, _FUNCTIONS):
+        return None
+    names = [one.arg for one in (*at.node.args.posonlyargs, *at.node.args.args)]
+    names = names[1:] if names[:1] == ["self"] else names
+    node = call.node_of(names.index(name), name) if name in names else None
+    return (node, _Scope(call.module, scope(call), _caller(call))) if node is not None else None
