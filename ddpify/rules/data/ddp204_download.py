@@ -14,7 +14,8 @@ from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import before_launch
 from ddpify.rules.shared.meetings import goes_first, one_was_first
-from ddpify.rules.shared.outputs import in_parent, is_locked
+from ddpify.rules.shared.outputs import is_locked
+from ddpify.rules.shared.parents import in_parent
 from ddpify.settings import Settings
 from ddpify.source import Site
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.outputs import SPAWN
+from ddpify.rules.shared.parents import SPAWN
 from ddpify.site import Site
 
 
