@@ -1,8 +1,9 @@
-"""Programs that say themselves that they are one process: ``world_size=1``, ``devices=1``."""
+"""Programs that are one process: they say ``world_size=1``, ``devices=1``, or pytest runs them."""
 
 from __future__ import annotations
 
 import ast
+import re
 from itertools import chain
 
 from ddpify.ranks import words
@@ -20,6 +21,36 @@ def one_process(run: Run) -> bool:
     if not opened and not made:
         return False
     return all(map(_one_device, made)) and all(_one_member(run, call) for call in opened)
+
+
+def is_tested(run: Run) -> bool:
+    """Whether it is a test with a framework's objects, which work in the one process of pytest as
+    well, and nothing of several processes."""
+    if run.script or run.session is not None or not _TESTS.search(run.start):
+        return False
+    named = _TESTED.search(_first_line(run))
+    objects = any(run.named("accelerate.Accelerator", *_DEVICES))
+    return bool(named) and objects and not any(map(_is_of_several, run.calls))
+
+
+_TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
+_TESTED = re.compile(r"^\s*(async )?def test")
+
+
+def _first_line(run: Run) -> str:
+    """The line from which a function is read for itself."""
+    path, _, line = run.start.rpartition(":")
+    module = run.modules.get(path)
+    return module.source.text.splitlines()[int(line) - 1] if module is not None else ""
+
+
+def _is_of_several(call: RankCall) -> bool:
+    """Whether a call is one of torch.distributed, or asks a framework for several processes."""
+    asked = call.name in _DEVICES and not _SEVERAL.isdisjoint(call.kwargs)
+    return asked or call.name.startswith(words.DIST) or call.name in (words.DDP, words.FSDP)
+
+
+_SEVERAL = frozenset({"devices", "strategy", "num_nodes"})
 
 
 def _one_device(call: RankCall) -> bool:

@@ -9,10 +9,14 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.exchanges import exchanges
+from ddpify.rules.shared.placing import may_be_nccl
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per destroy in a ``finally`` whose block holds collectives."""
+    """Yield a finding per destroy in a ``finally`` whose block holds collectives: of gloo it
+    returns at once (measured), and the others' collectives fail."""
+    if not run.once(may_be_nccl):
+        return
     for call in run.named(f"{words.DIST}destroy_process_group"):
         for tried in (tried for one in call.way for tried in one.module.attempts):
             closes = tried.closing is not None and call.place_in(tried.closing)
@@ -30,7 +34,10 @@ def lint(run: Run) -> Iterable[Finding]:
                 break
 
 
-def _closed(end: str, close: str = "    pass") -> Example:
+_EITHER = '"nccl" if torch.cuda.is_available() else "gloo"'
+
+
+def _closed(end: str, close: str = "    pass", backend: str = _EITHER) -> Example:
     text = f"""import torch
 import torch.distributed as dist
 
@@ -40,7 +47,7 @@ def close():
 
 
 def main():
-    dist.init_process_group("gloo")
+    dist.init_process_group({backend})
     try:
         value = torch.ones(1)
         dist.all_reduce(value)
@@ -75,6 +82,7 @@ RULE = Rule(
             finally:
                 stream.close()
             """),
+        _closed("dist.destroy_process_group()", backend='"gloo"'),
     ),
     severity=Severity.WARNING,
 )
