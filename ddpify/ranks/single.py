@@ -8,7 +8,7 @@ from itertools import chain
 
 from ddpify.ranks import words
 from ddpify.ranks.events import Store
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 
 _DEVICES = ("lightning.fabric.Fabric", "lightning.pytorch.Trainer")
@@ -51,6 +51,29 @@ def _is_of_several(call: RankCall) -> bool:
 
 
 _SEVERAL = frozenset({"devices", "strategy", "num_nodes"})
+
+
+def is_idle(run: Run) -> bool:
+    """Whether the Trainers of a script run nothing, so that none starts a process: they are asked
+    for no loop, and nobody else gets them. A model is loaded beside one, whose logger is used."""
+    if not (run.script and run.complete) or any(run.methods(*words.LOOPS)):
+        return False
+    made = [call for call in run.named(words.TRAINER) if call.result is not None]
+    things = {thing for call in made if call.result is not None for thing in call.result.things}
+    kept = (store.value for store in run.stores)
+    used = (value for call in run.calls if call.target is None for value in _used(call))
+    return bool(made) and not any(_holds(value, things) for value in chain(kept, used))
+
+
+def _used(call: RankCall) -> tuple[RankValue, ...]:
+    return call.given if call.receiver is None else (*call.given, call.receiver)
+
+
+def _holds(value: RankValue, things: set[RankThing], depth: int = 4) -> bool:
+    parts = (*(value.items or ()), *(part for _, part in value.keys or ()))
+    return not things.isdisjoint(value.things) or (
+        depth > 0 and any(_holds(part, things, depth - 1) for part in parts)
+    )
 
 
 def _one_device(call: RankCall) -> bool:

@@ -228,6 +228,8 @@ MEETING_IF_SHARDED: Final = NUMBERING | {
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
 SAVE_CHECKPOINT: Final = f"{TRAINER}.save_checkpoint"
+# What a Trainer is asked to do, in as many processes as it has.
+LOOPS: Final = ("fit", "validate", "test", "predict")
 # What begins the processes of a program, or joins them, beside init_process_group.
 STARTERS: Final = (
     "accelerate.Accelerator",

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankValue
+from ddpify.ranks.origins import FILES
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
@@ -126,6 +127,12 @@ def one_was_first(run: Run, call: RankCall) -> bool:
             if all(before < after for before, after in zip(then, now, strict=True)):
                 return True
     return False
+
+
+def done_before(run: Run, call: RankCall) -> bool:
+    """Whether a call is there for files as they were, and one rank has made it before: it wrote
+    what was missing, removed what was there, or asked whether to."""
+    return any(guard.test.has(FILES) for guard in call.guards) and one_was_first(run, call)
 
 
 def reads(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
