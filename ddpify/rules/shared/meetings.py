@@ -17,6 +17,7 @@ from ddpify.ranks.origins import FILES
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
+from ddpify.rules.shared.beginnings import before_launch
 from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.folders import listed, looked_for
 from ddpify.rules.shared.outputs import (
@@ -132,7 +133,8 @@ def one_was_first(run: Run, call: RankCall) -> bool:
 def done_before(run: Run, call: RankCall) -> bool:
     """Whether a call is there for files as they were, and one rank has made it before: it wrote
     what was missing, removed what was there, or asked whether to."""
-    return any(guard.test.has(FILES) for guard in call.guards) and one_was_first(run, call)
+    asked = any(guard.test.has(FILES) for guard in call.guards)
+    return asked and (before_launch(run, call) or one_was_first(run, call))
 
 
 def reads(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
