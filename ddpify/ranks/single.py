@@ -82,8 +82,15 @@ def _one_device(call: RankCall) -> bool:
     configured = call.kwargs.get("devices")
     if "devices" not in written and configured is not None:  # by a configuration
         written["devices"] = repr(configured.constant)
-    one = written.get("devices") in ("1", "'1'") and written.get("num_nodes", "1") == "1"
-    return one and call.name in _DEVICES
+    one = written.get("devices") in ("1", "'1'") or _on_the_cpu(call, written)
+    return one and written.get("num_nodes", "1") == "1" and call.name in _DEVICES
+
+
+def _on_the_cpu(call: RankCall, written: dict[str | None, str]) -> bool:
+    """``Trainer(accelerator="cpu")``: of CPUs a Trainer takes one, unless it is told how many.
+    A Fabric may be told by ``fabric run``."""
+    told = None in written or call.star or "devices" in written or "strategy" in written
+    return call.name == words.TRAINER and written.get("accelerator") == "'cpu'" and not told
 
 
 def _one_member(run: Run, call: RankCall) -> bool:
