@@ -134,7 +134,13 @@ def done_before(run: Run, call: RankCall) -> bool:
     """Whether a call is there for files as they were, and one rank has made it before: it wrote
     what was missing, removed what was there, or asked whether to."""
     asked = any(guard.test.has(FILES) for guard in call.guards)
-    return asked and (before_launch(run, call) or one_was_first(run, call))
+    return (asked and one_was_first(run, call)) or (for_missing(call) and before_launch(run, call))
+
+
+def for_missing(call: RankCall) -> bool:
+    """Whether a call is there for a file that is missing: what was there may be there again."""
+    tests = ((guard, str(guard.test.atoms[0])) for guard in call.guards if guard.test.has(FILES))
+    return any(("not " in text) is guard.holds for guard, text in tests)
 
 
 def reads(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
