@@ -20,7 +20,7 @@ from ddpify.ranks.machine import RankReader
 from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.run import Run
-from ddpify.ranks.single import one_process
+from ddpify.ranks.single import is_idle, is_tested, one_process
 from ddpify.ranks.values import constant, of
 
 # The largest of ten well-known repositories takes 75,000 for all its runs, 6,000 for one.
@@ -191,7 +191,7 @@ def _excludes(opener: RankCall, call: RankCall) -> bool:
 
 
 def _is_distributed(run: Run) -> bool:
-    if one_process(run):
+    if one_process(run) or is_tested(run):
         return False
     if run.unopened is not None:
         return True
@@ -224,6 +224,8 @@ def _joins(run: Run, call: RankCall) -> bool:
         return all(guard.test.known for guard in call.conditions)
     if call.name == prepared.MAKES[0]:  # for its device or its precision alone?
         return _is_asked(run)
+    if call.name == words.TRAINER:
+        return not run.once(is_idle)
     named = call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS
     return named or (call.name.startswith(words.DIST) and call.method in words.COLLECTIVE_OPS)
 
@@ -247,13 +249,10 @@ def _is_lightning(run: Run) -> bool:
     it as a module, in one process."""
     if not any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls):
         return False
-    if not run.script or any(run.named(words.TRAINER, *words.COMMANDLINES)):
-        return True
-    return any(call.target is None for call in run.methods(*_TRAINS))
-
-
-# What a Trainer that was made in code that is not read is asked to do.
-_TRAINS = ("fit", "validate", "test", "predict")
+    made = any(run.named(words.TRAINER)) and not run.once(is_idle)
+    if not run.script or made or any(run.named(*words.COMMANDLINES)):
+        return True  # or one that was made in code that is not read
+    return any(call.target is None for call in run.methods(*words.LOOPS))
 
 
 def _script(

@@ -1,13 +1,14 @@
-"""Programs that say themselves that they are one process: ``world_size=1``, ``devices=1``."""
+"""Programs that are one process: they say ``world_size=1``, ``devices=1``, or pytest runs them."""
 
 from __future__ import annotations
 
 import ast
+import re
 from itertools import chain
 
 from ddpify.ranks import words
 from ddpify.ranks.events import Store
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 
 _DEVICES = ("lightning.fabric.Fabric", "lightning.pytorch.Trainer")
@@ -22,14 +23,74 @@ def one_process(run: Run) -> bool:
     return all(map(_one_device, made)) and all(_one_member(run, call) for call in opened)
 
 
+def is_tested(run: Run) -> bool:
+    """Whether it is a test with a framework's objects, which work in the one process of pytest as
+    well, and nothing of several processes."""
+    if run.script or run.session is not None or not _TESTS.search(run.start):
+        return False
+    named = _TESTED.search(_first_line(run))
+    objects = any(run.named("accelerate.Accelerator", *_DEVICES))
+    return bool(named) and objects and not any(map(_is_of_several, run.calls))
+
+
+_TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
+_TESTED = re.compile(r"^\s*(async )?def test")
+
+
+def _first_line(run: Run) -> str:
+    """The line from which a function is read for itself."""
+    path, _, line = run.start.rpartition(":")
+    module = run.modules.get(path)
+    return module.source.text.splitlines()[int(line) - 1] if module is not None else ""
+
+
+def _is_of_several(call: RankCall) -> bool:
+    """Whether a call is one of torch.distributed, or asks a framework for several processes."""
+    asked = call.name in _DEVICES and not _SEVERAL.isdisjoint(call.kwargs)
+    return asked or call.name.startswith(words.DIST) or call.name in (words.DDP, words.FSDP)
+
+
+_SEVERAL = frozenset({"devices", "strategy", "num_nodes"})
+
+
+def is_idle(run: Run) -> bool:
+    """Whether the Trainers of a script run nothing, so that none starts a process: they are asked
+    for no loop, and nobody else gets them. A model is loaded beside one, whose logger is used."""
+    if not (run.script and run.complete) or any(run.methods(*words.LOOPS)):
+        return False
+    made = [call for call in run.named(words.TRAINER) if call.result is not None]
+    things = {thing for call in made if call.result is not None for thing in call.result.things}
+    kept = (store.value for store in run.stores)
+    used = (value for call in run.calls if call.target is None for value in _used(call))
+    return bool(made) and not any(_holds(value, things) for value in chain(kept, used))
+
+
+def _used(call: RankCall) -> tuple[RankValue, ...]:
+    return call.given if call.receiver is None else (*call.given, call.receiver)
+
+
+def _holds(value: RankValue, things: set[RankThing], depth: int = 4) -> bool:
+    parts = (*(value.items or ()), *(part for _, part in value.keys or ()))
+    return not things.isdisjoint(value.things) or (
+        depth > 0 and any(_holds(part, things, depth - 1) for part in parts)
+    )
+
+
 def _one_device(call: RankCall) -> bool:
     """Whether a call is ``Fabric(devices=1)``, written so: a parameter may be another number."""
     written = {word.arg: ast.unparse(word.value) for word in call.node.keywords}
     configured = call.kwargs.get("devices")
     if "devices" not in written and configured is not None:  # by a configuration
         written["devices"] = repr(configured.constant)
-    one = written.get("devices") in ("1", "'1'") and written.get("num_nodes", "1") == "1"
-    return one and call.name in _DEVICES
+    one = written.get("devices") in ("1", "'1'") or _on_the_cpu(call, written)
+    return one and written.get("num_nodes", "1") == "1" and call.name in _DEVICES
+
+
+def _on_the_cpu(call: RankCall, written: dict[str | None, str]) -> bool:
+    """``Trainer(accelerator="cpu")``: of CPUs a Trainer takes one, unless it is told how many.
+    A Fabric may be told by ``fabric run``."""
+    told = None in written or call.star or "devices" in written or "strategy" in written
+    return call.name == words.TRAINER and written.get("accelerator") == "'cpu'" and not told
 
 
 def _one_member(run: Run, call: RankCall) -> bool:

@@ -228,6 +228,8 @@ MEETING_IF_SHARDED: Final = NUMBERING | {
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
 SAVE_CHECKPOINT: Final = f"{TRAINER}.save_checkpoint"
+# What a Trainer is asked to do, in as many processes as it has.
+LOOPS: Final = ("fit", "validate", "test", "predict")
 # What begins the processes of a program, or joins them, beside init_process_group.
 STARTERS: Final = (
     "accelerate.Accelerator",
@@ -298,7 +300,8 @@ FRAMEWORK_RANKS: Final = frozenset(
 )
 FRAMEWORK_MAINS: Final = frozenset(
     "is_main_process is_local_main_process is_global_zero is_world_process_zero"
-    " is_local_process_zero is_last_process should_save should_log".split()
+    " is_local_process_zero is_last_process should_save should_log"
+    " is_world_master is_local_master".split()
 )
 # What an unknown attribute or parameter of a distributed program means when nothing else says it.
 RANK_NAMES: Final = frozenset(
@@ -308,7 +311,8 @@ SIZE_NAMES: Final = frozenset("world_size ddp_world_size".split())
 LOCAL_NAMES: Final = frozenset("local_rank ddp_local_rank local_process_index".split())
 MAIN_NAMES: Final = frozenset(
     "is_main_process is_master is_main is_rank_zero is_rank0 is_global_zero main_process"
-    " master_process is_master_process is_chief is_world_process_zero".split()
+    " master_process is_master_process is_chief is_world_process_zero is_world_master"
+    " is_main_proc is_master_proc is_root_process is_main_rank is_master_rank is_rank_0".split()
 )
 # What modules have of themselves, though a class of theirs has ``__getattr__``.
 OWN_ATTRIBUTES: Final = frozenset("training parameters state_dict modules".split())

@@ -20,7 +20,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
-from ddpify.rules.shared.meetings import at_once
+from ddpify.rules.shared.meetings import at_once, done_before
 from ddpify.rules.shared.outputs import SAME, by_all, checkpoints, difference, its_own, unequal
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.rules.shared.stored import Stored
@@ -52,7 +52,7 @@ def lint(run: Run) -> Iterable[Finding]:
     for write in checkpoints(run):
         if (its_own(write) and not named_apart(run, write.path)) or not by_all(run, write.call):
             continue
-        if at_once(run, write.call):
+        if at_once(run, write.call) and not done_before(run, write.call):
             damaged = unequal(run, write)
             yield Finding(
                 "DDP601",

@@ -10,6 +10,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.exchanges import exchanges
+from ddpify.rules.shared.placing import may_be_nccl
 from ddpify.site import Site
 
 
@@ -33,8 +34,12 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _closings(run: Run) -> Iterator[tuple[RankCall, Site, Site]]:
-    """The calls of a ``finally`` at which a rank waits, in order, with that and its block."""
-    ends = list(run.named(f"{words.DIST}destroy_process_group"))
+    """The calls of a ``finally`` at which a rank waits, in order, with that and its block.
+
+    With gloo destroy_process_group returns at once (measured), and the others' collectives fail.
+    """
+    named = run.named(f"{words.DIST}destroy_process_group")
+    ends = list(named) if run.once(may_be_nccl) else []
     for call in sorted((*ends, *exchanges(run)), key=lambda one: one.order):
         for tried in (tried for one in call.way for tried in one.module.attempts):
             closing = tried.closing
@@ -44,7 +49,10 @@ def _closings(run: Run) -> Iterator[tuple[RankCall, Site, Site]]:
                     yield call, closing, tried.body
 
 
-def _closed(end: str, close: str = "    pass") -> Example:
+_EITHER = '"nccl" if torch.cuda.is_available() else "gloo"'
+
+
+def _closed(end: str, close: str = "    pass", backend: str = _EITHER) -> Example:
     text = f"""import torch
 import torch.distributed as dist
 
@@ -54,7 +62,7 @@ def close():
 
 
 def main():
-    dist.init_process_group("gloo")
+    dist.init_process_group({backend})
     try:
         value = torch.ones(1)
         dist.all_reduce(value)
@@ -90,6 +98,7 @@ RULE = Rule(
             finally:
                 stream.close()
             """),
+        _closed("dist.destroy_process_group()", backend='"gloo"'),
     ),
     severity=Severity.WARNING,
 )

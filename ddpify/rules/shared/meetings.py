@@ -13,9 +13,11 @@ from collections.abc import Iterator
 
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankValue
+from ddpify.ranks.origins import FILES
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
+from ddpify.rules.shared.beginnings import before_launch
 from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.folders import listed, looked_for
 from ddpify.rules.shared.outputs import (
@@ -126,6 +128,19 @@ def one_was_first(run: Run, call: RankCall) -> bool:
             if all(before < after for before, after in zip(then, now, strict=True)):
                 return True
     return False
+
+
+def done_before(run: Run, call: RankCall) -> bool:
+    """Whether a call is there for files as they were, and one rank has made it before: it wrote
+    what was missing, removed what was there, or asked whether to."""
+    asked = any(guard.test.has(FILES) for guard in call.guards)
+    return (asked and one_was_first(run, call)) or (for_missing(call) and before_launch(run, call))
+
+
+def for_missing(call: RankCall) -> bool:
+    """Whether a call is there for a file that is missing: what was there may be there again."""
+    tests = ((guard, str(guard.test.atoms[0])) for guard in call.guards if guard.test.has(FILES))
+    return any(("not " in text) is guard.holds for guard, text in tests)
 
 
 def reads(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
