@@ -16,6 +16,7 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.ways import way_to
 from ddpify.ranks.words import TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.frameworks.lightnings import asks_for_several
 from ddpify.rules.registry import all_rules
 from ddpify.source import Site, Span
 
@@ -143,11 +144,19 @@ def _weighed(run: Run, one: Finding) -> Finding:
 
     Where no script is seen to call the function that was read, nothing is proven of a program:
     who calls it with what is not known. Then it is a note, unless the function opens the session
-    itself or a framework calls it on all ranks.
+    itself or a framework calls it on all ranks. A test runs in one process, whatever could start
+    more, unless it asks for several.
     """
-    proven = run.script or run.assumed or run.opener is not None or bool(run.frameworks)
-    severity = one.severity if proven else Severity.NOTE
+    severity = one.severity if run.once(_is_proven) else Severity.NOTE
     return replace(one, way=way_to(run, one.site), severity=severity)
+
+
+def _is_proven(run: Run) -> bool:
+    if run.script or run.assumed:
+        return True
+    if run.tested:
+        return run.session is not None or asks_for_several(run)
+    return run.opener is not None or bool(run.frameworks)
 
 
 def _program(run: Run) -> Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -101,7 +102,7 @@ def whole_streams(run: Run) -> Iterator[tuple[RankThing, RankThing]]:
     given = {one for fed in run.fed if fed.trains for one in loaders_in(fed.value)}
     for loader in (trained(run) | given) - _divided(run):
         dataset = dataset_of(loader)
-        streams = [t for t in dataset.things if _is_stream(t)] if dataset is not None else []
+        streams = [t for t in dataset.things if _is_known(t)] if dataset is not None else []
         if streams and _everyone_reads_all(run, loader):
             yield loader, streams[0]
 
@@ -123,6 +124,20 @@ def _is_iterable(dataset: RankValue | None) -> bool:
 
 def _is_stream(thing: RankThing) -> bool:
     return thing.cls is not None and thing.cls.inherits(_ITERABLE)
+
+
+def _is_known(thing: RankThing) -> bool:
+    """Whether a stream makes its samples itself: a function that it is given may draw them."""
+    method = thing.cls.method("__iter__") if thing.cls is not None else None
+    if thing.cls is None or method is None or not _is_stream(thing):
+        return False
+    called = (one.func for one in ast.walk(method.node) if isinstance(one, ast.Call))
+    own = (
+        one.attr
+        for one in called
+        if isinstance(one, ast.Attribute) and ast.unparse(one.value) == "self"
+    )
+    return all(thing.cls.method(name) is not None for name in own)
 
 
 _DEALING = (

@@ -8,6 +8,7 @@ from ddpify.ranks.hooks import TRAINER
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.run import Run
+from ddpify.rules.shared.accelerators import FABRIC
 
 MODULE = "lightning.pytorch.LightningModule"
 DATA_MODULE = "lightning.pytorch.LightningDataModule"
@@ -17,6 +18,11 @@ _SHARED = ("ddp", "fsdp", "deepspeed", "horovod")
 def several(run: Run) -> bool:
     """Whether a Trainer of this run may use more than one process, or is taken to."""
     return any(run.assumed or _several(call) for call in run.named(TRAINER))
+
+
+def asks_for_several(run: Run) -> bool:
+    """Whether a Trainer or a Fabric is made with arguments that may start several processes."""
+    return any(_several(call) for call in run.named(TRAINER, FABRIC))
 
 
 def _several(trainer: RankCall) -> bool:

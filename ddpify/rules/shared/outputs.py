@@ -250,13 +250,10 @@ def _has_ranks(run: Run) -> bool:
     if run.session is not None:
         return True
     if not run.script:
-        return bool(run.frameworks) and not _TEST.search(run.start)
+        return bool(run.frameworks) and not run.tested
     trains = (words.HF_TRAINER, words.HF_ARGUMENTS, "transformers.HfArgumentParser")
     others = run.frameworks - {"transformers"}
     return bool(others) or any(call.name.startswith(trains) for call in run.calls)
-
-
-_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
 
 
 def is_locked(call: RankCall) -> bool:
