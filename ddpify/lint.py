@@ -18,10 +18,11 @@ from ddpify.ranks.words import TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.frameworks.lightnings import asks_for_several
 from ddpify.rules.registry import all_rules
-from ddpify.source import Site, Span
+from ddpify.source import LATER, Site, Span
 
 UNREADABLE = "DDP000"
 _WAYS = tuple(f"{TRAINER}.{way}" for way in ("fit", "validate", "test", "predict"))
+_BLANK = "{{"  # in the name of a file that is a template, which is filled in first
 FEW = 40  # files for which more processes are not worth starting
 
 
@@ -266,7 +267,8 @@ def _unreadable(modules: Modules, files: Iterable[Path]) -> Iterable[Finding]:
     for path, message in modules.failures.items():
         line, text = _told(path, message)
         site = Site(path, Span(line, 0, line, 0))
-        yield Finding(UNREADABLE, site, text, Severity.ERROR, advice="")
+        severity = Severity.NOTE if LATER in text or _BLANK in path else Severity.ERROR
+        yield Finding(UNREADABLE, site, text, severity, advice="")
 
 
 def _told(path: str, message: str) -> tuple[int, str]:

@@ -32,6 +32,8 @@ from ddpify.rules.shared.feeds import (
 
 _WORDS = re.compile(r"[a-z]+")
 _ITERABLE = "torch.utils.data.IterableDataset"
+# What changes parameters: a backward() alone may only ask for gradients, of a mask for instance.
+_UPDATES = ("step", "add_", "sub_", "addcmul_", "copy_")
 # Where these are used, some ranks are meant to get the same batches.
 _SAME_BATCHES = (
     "torch.distributed.tensor.parallel.",
@@ -49,6 +51,7 @@ def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
         wrapper is None
         or any(is_split(c) for c in run.calls)
         or any(c.name.startswith(_SAME_BATCHES) for c in run.calls)
+        or (run.complete and not any(run.methods(*_UPDATES)))
     ):
         return
     spared = _evaluated_as_well(run) | _divided(run)

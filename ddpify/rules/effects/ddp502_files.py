@@ -8,7 +8,6 @@ from ddpify.facts.effects import LOG_SET_UP, EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.ranks.model import RankCall
-from ddpify.ranks.origins import FILES
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
@@ -18,7 +17,7 @@ from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
 from ddpify.rules.shared.hook_parts import is_part
-from ddpify.rules.shared.meetings import at_once, one_was_first
+from ddpify.rules.shared.meetings import at_once, done_before
 from ddpify.rules.shared.outputs import (
     SAME,
     by_all,
@@ -69,7 +68,7 @@ def lint(run: Run) -> Iterable[Finding]:
     for write in files(run):
         if (its_own(write) and not named_apart(run, write.path)) or not by_all(run, write.call):
             continue
-        if same_beginning(run, write.call) or _there_already(run, write.call):
+        if same_beginning(run, write.call) or done_before(run, write.call):
             continue
         if _is_quiet(run, write.call) or only_wipes(write.call):
             continue
@@ -94,12 +93,6 @@ _DAMAGE = "what one has written is lost or repeated"
 def _is_quiet(run: Run, call: RankCall) -> bool:
     """Whether a log is opened by all and written by one, as its loggers are stopped elsewhere."""
     return call.name.startswith("logging.") and run.once(by_rank)
-
-
-def _there_already(run: Run, call: RankCall) -> bool:
-    """Whether a file is written if it is missing, and one rank has written it before."""
-    asked = any(guard.test.has(FILES) for guard in call.guards)
-    return asked and one_was_first(run, call)
 
 
 RULE = Rule(

@@ -14,6 +14,7 @@ from ddpify.rules.edits import MAIN, edit, is_local, is_whole_test, once
 from ddpify.rules.effects.collectives import ASKS, questions
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
 from ddpify.rules.shared.beginnings import before_launch
+from ddpify.rules.shared.meetings import done_before
 from ddpify.rules.shared.outputs import by_all
 from ddpify.settings import Settings
 
@@ -60,7 +61,7 @@ def _before_session(facts: Facts, call: Call) -> bool:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per question that all processes of a job ask."""
     for call in run.named(*ASKS):
-        if by_all(run, call) and not before_launch(run, call):
+        if by_all(run, call) and not (before_launch(run, call) or done_before(run, call)):
             yield Finding(
                 "DDP507",
                 call.site,

@@ -10,7 +10,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.folders import removed
-from ddpify.rules.shared.meetings import at_once
+from ddpify.rules.shared.meetings import at_once, done_before
 from ddpify.rules.shared.outputs import by_all, caught, own
 from ddpify.rules.shared.rank_zero import on_rank_zero
 
@@ -23,7 +23,7 @@ def lint(run: Run) -> Iterable[Finding]:
         path = removed(call)
         if path is None or own(path) or _may_be_gone(call) or caught(call):
             continue
-        if by_all(run, call) and at_once(run, call):
+        if by_all(run, call) and at_once(run, call) and not done_before(run, call):
             yield Finding(
                 "DDP508",
                 call.site,

@@ -90,9 +90,9 @@ def _predicted(run: Run) -> Iterator[Finding]:
 def _is_kept(call: RankCall) -> bool:
     """Whether what a call gives is taken, for more than a print."""
     for node in ast.walk(call.module.tree):
-        if isinstance(node, ast.stmt) and not isinstance(node, ast.Expr):
-            if any(one is call.node for one in _parts(node)):
-                return not (isinstance(node, ast.Assign) and _is_printed(call, node))
+        taken = isinstance(node, ast.stmt) and not isinstance(node, ast.Expr)
+        if taken and any(one is call.node for one in _parts(node)):
+            return not (isinstance(node, ast.Assign) and _is_printed(call, node))
     return False
 
 

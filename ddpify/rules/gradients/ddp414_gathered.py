@@ -77,11 +77,16 @@ def _is_trained_on(
 def _kept(sources: set[RankThing], made: set[RankThing], outputs: set[RankThing]) -> set[RankThing]:
     """What code that is not followed gets beside this rank's outputs: a memory may only keep it."""
     found: set[RankThing] = set()
-    for call in (t.call for t in sources if t.call is not None and t.call.name == "?"):
+    for call in (t.call for t in sources if t.call is not None and _is_unread(t.call)):
         given = [set(value.sources()) for value in call.given]
         if any(outputs & one and not made & one for one in given):
             found = found.union(*(one for one in given if made & one))
     return found
+
+
+def _is_unread(call: RankCall) -> bool:
+    named = call.name != "?" and (call.method != "__call__" or call.name.startswith("torch."))
+    return call.target is None and not named
 
 
 def _put_back(run: Run, gather: RankCall, made: set[RankThing]) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankValue
+from ddpify.ranks.origins import FILES
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
@@ -28,6 +29,7 @@ from ddpify.rules.shared.outputs import (
     own,
 )
 from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.wrapped import exclusive
 
 READS = {
     "gensim.models.KeyedVectors.load_word2vec_format": (0, "fname"),
@@ -113,15 +115,30 @@ def at_once(run: Run, call: RankCall) -> bool:
         return False
     shared = [one.order for one in run.calls if one.everywhere and _meets(one)]
     since = max((order for order in shared if order < call.order), default=-1)  # a bug is before
-    meets = [_meetings(run, rank) for rank in (RANK0, RANK1)]
-    return len({bisect_left(one, call.order) - bisect_left(one, since) for one in meets}) == 1
+    between = [
+        one
+        for one in run.calls
+        if since <= one.order < call.order and _meets(one) and not exclusive(one, call)
+    ]
+    return len({sum(bool(one.ranks & rank) for one in between) for rank in (RANK0, RANK1)}) == 1
+
+
+def done_before(run: Run, call: RankCall) -> bool:
+    """Whether it is done if something is missing, and one rank has done it before."""
+    asked = any(guard.test.has(FILES) for guard in call.guards)
+    return asked and one_was_first(run, call)
 
 
 def one_was_first(run: Run, call: RankCall) -> bool:
-    """Whether one rank came here alone before, and all ranks have met since."""
+    """Whether one rank came here alone before, and all ranks have met since.
+
+    Lightning lets all wait for the one that it has call ``prepare_data``.
+    """
     now = [bisect_left(_meetings(run, rank), call.order) for rank in (RANK0, RANK1)]
     for one in run.calls:
         if one.node is call.node and one.order < call.order and one.ranks in (RANK0, RANK1):
+            if any(guard.node is hook.node for guard in one.guards for hook in one.stack):
+                return True
             then = [bisect_left(_meetings(run, rank), one.order) for rank in (RANK0, RANK1)]
             if all(before < after for before, after in zip(then, now, strict=True)):
                 return True
