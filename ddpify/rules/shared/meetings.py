@@ -49,6 +49,8 @@ _ONE_WAY = frozenset({"reduce", "gather", "gather_object", "new_group", "destroy
 _RECEIVES = frozenset("recv irecv recv_object_list batch_isend_irecv".split())
 _IN_TURN = frozenset({"main_process_first", "local_main_process_first", "rank_zero_first"})
 _WAITS = frozenset({"wait_for_everyone", "barrier"})
+_BIDES = re.compile(r"\b(?:sleep|time|monotonic|perf_counter)\(")
+_TRAINS = re.compile(r"\b(?:backward|step)\(")
 _ASKS = re.compile(r"\b(?:exists|isfile|is_file)\(")
 
 
@@ -223,9 +225,16 @@ def _asked(run: Run, write: RankCall, read: RankCall, path: RankValue) -> bool:
 
 
 def polls(call: RankCall) -> bool:
-    """``while not os.path.exists(path):``"""
+    """``while not os.path.exists(path):``, or a loop that looks, and sleeps or watches the time."""
     loops = (node for node in ast.walk(scope(call)) if isinstance(node, ast.While))
-    return any(one is call.node for loop in loops for one in ast.walk(loop.test))
+    return any(one is call.node for loop in loops for one in ast.walk(_watched(loop)))
+
+
+def _watched(loop: ast.While) -> ast.AST:
+    """What of a loop waits for something."""
+    ended = any(isinstance(one, ast.Break | ast.Return) for one in ast.walk(loop))
+    text = ast.unparse(loop) if ended else ""
+    return loop if _BIDES.search(text) and not _TRAINS.search(text) else loop.test
 
 
 def _looks(call: RankCall) -> bool:
