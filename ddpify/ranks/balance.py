@@ -36,7 +36,6 @@ from ddpify.ranks.values import TENSOR, text
 from ddpify.ranks.words import COLLECTIVE_OPS
 from ddpify.source import Site
 
-
 _FEW = 6  # parts that differ, each of which is tried as the only one
 
 

@@ -89,9 +89,9 @@ def _predicted(run: Run) -> Iterator[Finding]:
 
 def _is_kept(call: RankCall) -> bool:
     """Whether what a call gives is taken, for more than a print."""
-    for node in ast.walk(call.module.tree):
-        taken = isinstance(node, ast.stmt) and not isinstance(node, ast.Expr)
-        if taken and any(one is call.node for one in _parts(node)):
+    nodes = (one for one in ast.walk(call.module.tree) if isinstance(one, ast.stmt))
+    for node in nodes:
+        if not isinstance(node, ast.Expr) and any(one is call.node for one in _parts(node)):
             return not (isinstance(node, ast.Assign) and _is_printed(call, node))
     return False
 
