@@ -13,10 +13,10 @@ from ddpify.ranks.imports import Modules
 from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
+from ddpify.ranks.single import asks_for_several
 from ddpify.ranks.ways import way_to
 from ddpify.ranks.words import TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.frameworks.lightnings import asks_for_several
 from ddpify.rules.registry import all_rules
 from ddpify.source import LATER, Site, Span
 
