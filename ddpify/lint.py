@@ -13,14 +13,16 @@ from ddpify.ranks.imports import Modules
 from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
+from ddpify.ranks.single import asks_for_several
 from ddpify.ranks.ways import way_to
 from ddpify.ranks.words import TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
-from ddpify.source import Site, Span
+from ddpify.source import LATER, Site, Span
 
 UNREADABLE = "DDP000"
 _WAYS = tuple(f"{TRAINER}.{way}" for way in ("fit", "validate", "test", "predict"))
+_BLANK = "{{"  # in the name of a file that is a template, which is filled in first
 FEW = 40  # files for which more processes are not worth starting
 
 
@@ -143,11 +145,19 @@ def _weighed(run: Run, one: Finding) -> Finding:
 
     Where no script is seen to call the function that was read, nothing is proven of a program:
     who calls it with what is not known. Then it is a note, unless the function opens the session
-    itself or a framework calls it on all ranks.
+    itself or a framework calls it on all ranks. A test runs in one process, whatever could start
+    more, unless it asks for several.
     """
-    proven = run.script or run.assumed or run.opener is not None or bool(run.frameworks)
-    severity = one.severity if proven else Severity.NOTE
+    severity = one.severity if run.once(_is_proven) else Severity.NOTE
     return replace(one, way=way_to(run, one.site), severity=severity)
+
+
+def _is_proven(run: Run) -> bool:
+    if run.script or run.assumed:
+        return True
+    if run.tested:
+        return run.session is not None or asks_for_several(run)
+    return run.opener is not None or bool(run.frameworks)
 
 
 def _program(run: Run) -> Program:
@@ -257,7 +267,8 @@ def _unreadable(modules: Modules, files: Iterable[Path]) -> Iterable[Finding]:
     for path, message in modules.failures.items():
         line, text = _told(path, message)
         site = Site(path, Span(line, 0, line, 0))
-        yield Finding(UNREADABLE, site, text, Severity.ERROR, advice="")
+        severity = Severity.NOTE if LATER in text or _BLANK in path else Severity.ERROR
+        yield Finding(UNREADABLE, site, text, severity, advice="")
 
 
 def _told(path: str, message: str) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import tokenize
 import warnings
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from ddpify.literals import LARGE, without_tables
 from ddpify.respelling import NOW, modernized, respelled
@@ -25,6 +26,11 @@ Found = TypeVar("Found")
 
 class UnreadableSource(Exception):
     """The file cannot be read as Python; the message is one sentence for the user."""
+
+
+# What a line may have that a later Python reads: an f-string (3.12), type parameters, a t-string.
+_NEWER: Final = re.compile(r"\b(?:f|t|fr|rf|tr|rt)[\"']|^\s*(?:type \w+|(?:def|class) \w+\[)", re.I)
+LATER: Final = "cannot read it, a newer one may"
 
 
 @dataclass(frozen=True)
@@ -131,10 +137,12 @@ class Source:
     def _unreadable(self, error: Exception) -> UnreadableSource:
         line = getattr(error, "lineno", None) or 1
         message = getattr(error, "msg", None) or str(error) or "nested too deeply"
+        number = f"{sys.version_info.major}.{sys.version_info.minor}"
+        if isinstance(error, SyntaxError) and _NEWER.search(error.text or ""):
+            return UnreadableSource(f"{self.path}:{line}: Python {number} {LATER} ({message})")
         return UnreadableSource(
-            f"{self.path}:{line}: not valid Python 3 ({message}; read with Python"
-            f" {sys.version_info.major}.{sys.version_info.minor}; run ddpify with a newer one"
-            " for newer syntax)"
+            f"{self.path}:{line}: not valid Python 3 ({message}; read with Python {number};"
+            " run ddpify with a newer one for newer syntax)"
         )
 
     def span(self, node: ast.AST) -> Span:

@@ -37,6 +37,8 @@ from ddpify.ranks.values import TENSOR, text
 from ddpify.ranks.words import COLLECTIVE_OPS
 from ddpify.source import Site
 
+_FEW = 6  # parts that differ, each of which is tried as the only one
+
 
 @dataclass
 class Balance:
@@ -75,6 +77,7 @@ class Balance:
         if not items or alike(view(items, 0), view(items, 1)) or _is_told(items):
             return
         inner = [item for item in items if _all_ranks(item) and _uneven(item)]
+        inner = _only_one(items, inner) or inner
         rest = [item for item in items if item not in inner]
         if inner and alike(view(rest, 0), view(rest, 1)):
             for item in inner:
@@ -229,6 +232,15 @@ class Balance:
             self.found.append(
                 Mismatch("local", event, item.guard, end, item.ranks, paths, head and end is None)
             )
+
+
+def _only_one(items: list[Item], uneven: list[Item]) -> list[Item]:
+    """The one of these without which the ranks agree: the others meet each other."""
+    for item in reversed(uneven) if 1 < len(uneven) <= _FEW else ():
+        rest = [one for one in items if one is not item]
+        if alike(view(rest, 0), view(rest, 1)):
+            return [item]
+    return []
 
 
 def _met_next(inside: Sequence[Event], left: Exit) -> Event:

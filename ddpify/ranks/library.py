@@ -37,7 +37,7 @@ from ddpify.ranks.collective import collective, is_world
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import CLOCK, FILES, IDENTITY, RANK
+from ddpify.ranks.origins import CLOCK, FILES, HASH, IDENTITY, RANK
 from ddpify.ranks.passes import differentiated, is_scaler, training_loops
 from ddpify.ranks.process_groups import (
     is_initialized,
@@ -99,7 +99,9 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if random is not None:
         return random
     if name in words.FILE_TESTS or one.method in names.PATH_TESTS:
-        return with_origin(result(one), CLOCK if _is_polled(m, one) else FILES, name, one)
+        made = result(one)  # under a name that only this process has, none finds anything
+        found = replace(made, origins=frozenset(o for o in made.origins if o.what != HASH))
+        return with_origin(found, CLOCK if _is_polled(m, one) else FILES, name, one)
     named = _by_its_name(m, one) if one.receiver is None or one.method in words.MAIN_NAMES else None
     if one.receiver is not None:
         return named or _method(m, f, one)

@@ -14,6 +14,7 @@ from ddpify.ranks.origins import (
     CLOCK,
     COMPUTED,
     DATA,
+    HASH,
     IDENTITY,
     RANDOM,
     TEXT,
@@ -151,6 +152,8 @@ def compare(name: str, a: RankValue, b: RankValue) -> RankValue:
     deps, origins = gathered((a, b))
     if name in ("Is", "IsNot") and not any(isinstance(v.constant, bool) for v in (a, b)):
         origins = frozenset(one for one in origins if not _is_content(one, a))
+    if name in ("Eq", "NotEq") and any(map(_is_hash, (a, b))):  # with another of this process
+        origins = frozenset(one for one in origins if one.what != HASH)
     if name in ("In", "NotIn") and _is_dict(b):  # what it holds under its keys is not asked
         origins = spread(a) | frozenset(o for o in b.origins if o.kind != DATA)
     return RankValue((atoms[0], atoms[1]), (), deps, origins)
@@ -165,6 +168,10 @@ def _is_content(origin: Origin, value: RankValue) -> bool:
         return False
     filled = any(isinstance(atom, Held) for atom in value.atoms)
     return origin.kind in (CLOCK, RANDOM) or (filled and same(*map(rooted, value.atoms)))
+
+
+def _is_hash(value: RankValue) -> bool:
+    return any(t.call is not None and t.call.name == "builtins.hash" for t in value.things)
 
 
 def _is_spelled(value: RankValue) -> bool:

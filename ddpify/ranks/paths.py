@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ddpify.ranks.origins import Symbol
@@ -25,6 +26,7 @@ MAX_STEPS = (
     400_000  # of all paths of a run: where each of many conditions may end it, they multiply
 )
 MAX_TWICE = 200  # how long what follows two open paths may be to be put at the end of both
+_CALLED = re.compile(r"(not )?([\w.]+\.\w+)@\d+")  # the answer of a call that is not read
 Token = Any  # an operation's name, (kind, …) for a nested one, or one of ENDS
 
 
@@ -49,7 +51,7 @@ def alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
     for one, other in zip(a, b, strict=False):
         if ABORT in (one, other) or UNREAD in (one, other):
             return True
-        if one != other and not _loops_alike(one, other):
+        if one != other and not (_loops_alike(one, other) or _asked_again(one, other)):
             return False
     longer = a[len(b) :] or b[len(a) :]
     return not any(map(has_operation, longer)) or longer[0] == ABORT or UNREAD in longer[-1:]
@@ -61,6 +63,18 @@ def _loops_alike(one: Token, other: Token) -> bool:
     loops = isinstance(one, tuple) and isinstance(other, tuple) and one[0] == other[0] == "loop"
     counted = loops and one[1].startswith(ROUNDS) and other[1].startswith(ROUNDS)
     return loops and one[2] == other[2] and not counted
+
+
+def _asked_again(one: Token, other: Token) -> bool:
+    """Whether both do the same where a function says so, ``is_available()``, which is asked in each
+    arm of a condition on the rank: its answer is taken to be the same."""
+    if not (isinstance(one, tuple) and isinstance(other, tuple)) or not (
+        one[0] == other[0] != "loop"
+    ):
+        return False
+    first, second = (_CALLED.fullmatch(token[1]) for token in (one, other))
+    same = first is not None and second is not None and first.groups() == second.groups()
+    return same and one[2:] == other[2:]
 
 
 def has_operation(token: Token) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks import words
@@ -18,6 +19,7 @@ from ddpify.ranks.trace import Mismatch
 from ddpify.site import Site
 
 T = TypeVar("T")
+_TEST: Final = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,11 @@ class Run:
         if module is None or not module.ours:
             return ""
         return module.name if module.source.text.startswith(HEADER_PREFIX) else INSTALLED
+
+    @property
+    def tested(self) -> bool:
+        """Whether it begins with a function of a test: pytest runs it in one process."""
+        return not self.script and _TEST.search(self.start) is not None
 
     @cached_property
     def openings(self) -> tuple[RankCall, ...]:

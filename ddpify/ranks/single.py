@@ -12,6 +12,7 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 
 _DEVICES = ("lightning.fabric.Fabric", "lightning.pytorch.Trainer")
+_SHARED = ("ddp", "fsdp", "deepspeed", "horovod")
 
 
 def one_process(run: Run) -> bool:
@@ -26,14 +27,13 @@ def one_process(run: Run) -> bool:
 def is_tested(run: Run) -> bool:
     """Whether it is a test with a framework's objects, which work in the one process of pytest as
     well, and nothing of several processes."""
-    if run.script or run.session is not None or not _TESTS.search(run.start):
+    if run.session is not None or not run.tested:
         return False
     named = _TESTED.search(_first_line(run))
     objects = any(run.named("accelerate.Accelerator", *_DEVICES))
     return bool(named) and objects and not any(map(_is_of_several, run.calls))
 
 
-_TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
 _TESTED = re.compile(r"^\s*(async )?def test")
 
 
@@ -121,3 +121,24 @@ def _said(run: Run, call: RankCall) -> bool:
         if one.order < call.order
     ]
     return bool(said) and all(said)
+
+
+def asks_for_several(run: Run) -> bool:
+    """Whether a Trainer or a Fabric is made with arguments that may start several processes."""
+    return any(may_be_several(call) for call in run.named(*_DEVICES))
+
+
+def may_be_several(trainer: RankCall) -> bool:
+    """Whether the arguments of a Trainer or a Fabric may start several processes."""
+    given = [trainer.kwargs.get(name) for name in ("devices", "gpus", "num_nodes")]
+    counts = [value for value in given if value is not None]
+    strategy = trainer.kwargs.get("strategy")
+    if any(_is_one(value) for value in counts[:1]) and len(counts) == 1:
+        return False
+    word = strategy.constant if strategy is not None else None
+    return bool(counts) or (isinstance(word, str) and word.startswith(_SHARED))
+
+
+def _is_one(value: RankValue) -> bool:
+    single = value.items is not None and len(value.items) == 1
+    return single or str(value.constant) in ("0", "1")

@@ -14,7 +14,7 @@ from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, changed
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.shared.feeds import dealt_sets
+from ddpify.rules.shared.feeds import dataset_of, dealt_sets
 from ddpify.rules.shared.rank_zero import of_trainer
 from ddpify.rules.shared.seeds import Stream, stream
 
@@ -51,7 +51,7 @@ def lint(run: Run) -> Iterable[Finding]:
         fixed = "shuffle" in call.kwargs and call.kwargs["shuffle"].constant is False
         if not library or fixed or not call.everywhere:
             continue
-        split = bool(_made(call) & sets) and not _fills_samples(run, call) and _may_train(run)
+        split = bool(_made(call) & sets) and not _fills_samples(run, call) and _may_train(run, call)
         if not split and not _is_parted(run, call) and not _made(call) & parted:
             continue
         how, seeding = stream(run, call, library)
@@ -64,10 +64,15 @@ def _of_data(run: Run, call: RankCall) -> str:
     return library_drawn(call.name) if run.assumed and of_trainer(run) else ""
 
 
-def _may_train(run: Run) -> bool:
-    """Whether something is trained, or not all is seen: what is only scored has nothing to leak."""
-    whole = run.script and run.complete
-    return not whole or any(call.method in _TRAINS for call in run.calls)
+def _may_train(run: Run, split: RankCall) -> bool:
+    """Whether it is trained on, or not all is seen: what is only scored has nothing to leak."""
+    if not (run.script and run.complete):
+        return True
+    loaders = [one.loader for one in run.passes]
+    fed = {t for v in map(dataset_of, loaders) if v is not None for t in v.sources()}
+    seen = bool(loaders) and all(dataset_of(one) is not None for one in loaders)
+    trains = any(call.method in _TRAINS for call in run.calls)
+    return trains and not (seen and fed.isdisjoint(_made(split)))
 
 
 def _fills_samples(run: Run, call: RankCall) -> bool:

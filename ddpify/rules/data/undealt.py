@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -31,6 +32,8 @@ from ddpify.rules.shared.feeds import (
 
 _WORDS = re.compile(r"[a-z]+")
 _ITERABLE = "torch.utils.data.IterableDataset"
+# What changes parameters: a backward() alone may only ask for gradients, of a mask for instance.
+_UPDATES = ("step", "add_", "sub_", "addcmul_", "copy_")
 # Where these are used, some ranks are meant to get the same batches.
 _SAME_BATCHES = (
     "torch.distributed.tensor.parallel.",
@@ -48,6 +51,7 @@ def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
         wrapper is None
         or any(is_split(c) for c in run.calls)
         or any(c.name.startswith(_SAME_BATCHES) for c in run.calls)
+        or (run.complete and not any(run.methods(*_UPDATES)))
     ):
         return
     spared = _evaluated_as_well(run) | _divided(run)
@@ -101,7 +105,7 @@ def whole_streams(run: Run) -> Iterator[tuple[RankThing, RankThing]]:
     given = {one for fed in run.fed if fed.trains for one in loaders_in(fed.value)}
     for loader in (trained(run) | given) - _divided(run):
         dataset = dataset_of(loader)
-        streams = [t for t in dataset.things if _is_stream(t)] if dataset is not None else []
+        streams = [t for t in dataset.things if _is_known(t)] if dataset is not None else []
         if streams and _everyone_reads_all(run, loader):
             yield loader, streams[0]
 
@@ -123,6 +127,20 @@ def _is_iterable(dataset: RankValue | None) -> bool:
 
 def _is_stream(thing: RankThing) -> bool:
     return thing.cls is not None and thing.cls.inherits(_ITERABLE)
+
+
+def _is_known(thing: RankThing) -> bool:
+    """Whether a stream makes its samples itself: a function that it is given may draw them."""
+    method = thing.cls.method("__iter__") if thing.cls is not None else None
+    if thing.cls is None or method is None or not _is_stream(thing):
+        return False
+    called = (one.func for one in ast.walk(method.node) if isinstance(one, ast.Call))
+    own = (
+        one.attr
+        for one in called
+        if isinstance(one, ast.Attribute) and ast.unparse(one.value) == "self"
+    )
+    return all(thing.cls.method(name) is not None for name in own)
 
 
 _DEALING = (

@@ -12,7 +12,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects.effects import gated
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.rules.shared.folders import made
-from ddpify.rules.shared.meetings import at_once
+from ddpify.rules.shared.meetings import at_once, done_before
 from ddpify.rules.shared.outputs import by_all, caught, own
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.settings import Settings
@@ -39,7 +39,9 @@ def lint(run: Run) -> Iterable[Finding]:
             )
         if path is None or own(path) or _may_exist(call):
             continue
-        if by_all(run, call) and at_once(run, call) and not caught(call):
+        if done_before(run, call) or caught(call):
+            continue
+        if by_all(run, call) and at_once(run, call):
             yield Finding(
                 "DDP503",
                 call.site,

@@ -25,6 +25,7 @@ _GATHERS: Final = tuple(
     "all_gather gather all_gather_object gather_object gather_for_metrics".split()
 )
 _GATHERING: Final = tuple(f"torch.distributed.{name}" for name in _GATHERS)
+_CHILDREN: Final = ("_spawn", "_fork", "_notebook")
 _ADVICE: Final = "self.log it with sync_dist=True, or all_gather it on all ranks before"
 
 
@@ -75,12 +76,7 @@ def _may_be_gathered(run: Run, call: RankCall, hook: FunctionDefinition) -> bool
 def _predicted(run: Run) -> Iterator[Finding]:
     """``trainer.predict(…)``: each rank predicts its part, whoever takes what it gives."""
     for call in run.named(f"{TRAINER}.predict"):
-        kept = any(
-            not isinstance(node, ast.Expr) and any(one is call.node for one in _parts(node))
-            for node in ast.walk(call.module.tree)
-            if isinstance(node, ast.stmt)
-        )
-        if run.assumed or kept:
+        if run.assumed or (_is_kept(call) and not _is_spawned(call)):
             yield Finding(
                 "DDP955",
                 call.site,
@@ -89,6 +85,38 @@ def _predicted(run: Run) -> Iterator[Finding]:
                 advice="gather them in the data set's order, or predict in another run on one"
                 " device",
             )
+
+
+def _is_kept(call: RankCall) -> bool:
+    """Whether what a call gives is taken, for more than a print."""
+    nodes = (one for one in ast.walk(call.module.tree) if isinstance(one, ast.stmt))
+    for node in nodes:
+        if not isinstance(node, ast.Expr) and any(one is call.node for one in _parts(node)):
+            return not (isinstance(node, ast.Assign) and _is_printed(call, node))
+    return False
+
+
+def _is_printed(call: RankCall, node: ast.Assign) -> bool:
+    """Whether the only use of what is taken is to print of it."""
+    name = ast.unparse(node.targets[0])
+    within = call.function.node if call.function is not None else call.module.tree
+    prints = [
+        one
+        for one in ast.walk(within)
+        if isinstance(one, ast.Call) and ast.unparse(one.func) == "print"
+    ]
+    shown = {id(part) for one in prints for part in ast.walk(one)}
+    uses = [one for one in ast.walk(within) if isinstance(one, ast.Name) and one.id == name]
+    read = [id(one) for one in uses if isinstance(one.ctx, ast.Load)]
+    return bool(read) and shown.issuperset(read)
+
+
+def _is_spawned(call: RankCall) -> bool:
+    """Whether the processes are the Trainer's children: it has no predictions to give back."""
+    trainers = (one.call for one in call.receiver.things) if call.receiver is not None else ()
+    given = (made.kwargs.get("strategy") for made in trainers if made is not None)
+    words = (str(value.constant) for value in given if value is not None)
+    return any(word.endswith(_CHILDREN) for word in words)
 
 
 def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
@@ -142,6 +170,13 @@ RULE = Rule(
     good=(
         LIGHTNING,
         changed(LIGHTNING, (_FITTED, f"{_FITTED}    trainer.predict(Net(), Rows())\n")),
+        changed(
+            LIGHTNING,
+            (
+                _FITTED,
+                f"{_FITTED}    rows = trainer.predict(Net(), Rows())\n    print(rows[0])\n",
+            ),
+        ),
         _with("        print(self.global_rank, self.all_gather(torch.tensor(self.seen)))\n"),
     ),
 )

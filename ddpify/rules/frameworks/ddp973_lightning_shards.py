@@ -7,6 +7,7 @@ from typing import Final
 
 from ddpify.facts.model import Facts
 from ddpify.ranks.hooks import TRAINER
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, Rule, Severity
@@ -79,10 +80,8 @@ def _edits(
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per module that is given to such a Trainer and has no hook to shard it."""
-    if not any(run.named(_STRATEGY)):
-        return
-    for call, cls in fitted(run):
-        if call.name == f"{TRAINER}.fit" and not _configures(cls):
+    for call, cls in fitted(run) if any(run.named(_STRATEGY)) else ():
+        if call.name == f"{TRAINER}.fit" and _is_sharding(call) and not _configures(cls):
             yield Finding(
                 _CODE,
                 call.site,
@@ -91,6 +90,13 @@ def lint(run: Run) -> Iterable[Finding]:
                 Severity.ERROR,
                 advice=f"give it a {HOOK} that calls fully_shard on its blocks and itself",
             )
+
+
+def _is_sharding(fit: RankCall) -> bool:
+    """Whether the Trainer itself was made with the strategy, not another one of the program."""
+    trainers = (one.call for one in fit.receiver.things) if fit.receiver is not None else ()
+    given = [made.kwargs.get("strategy") for made in trainers if made is not None]
+    return any(v is not None and any(t.name == _STRATEGY for t in v.things) for v in given)
 
 
 def _configures(cls: ClassDefinition) -> bool:

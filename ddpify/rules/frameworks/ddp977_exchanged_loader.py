@@ -15,7 +15,7 @@ from ddpify.rules.examples.lightning import FED, LIGHTNING
 from ddpify.rules.frameworks.feeding import loaders, unknown
 from ddpify.rules.frameworks.lightnings import hooks, several
 
-_INNER: Final = frozenset({"_combined_loader", "_data_fetcher", "_data_source", "fit_loop"})
+_INNER: Final = frozenset({"_combined_loader", "_data_fetcher", "_data_source"})
 
 
 def lint(run: Run) -> Iterable[Finding]:

@@ -5,33 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddpify.ranks.hooks import TRAINER
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.run import Run
+from ddpify.ranks.single import may_be_several
 
 MODULE = "lightning.pytorch.LightningModule"
 DATA_MODULE = "lightning.pytorch.LightningDataModule"
-_SHARED = ("ddp", "fsdp", "deepspeed", "horovod")
 
 
 def several(run: Run) -> bool:
     """Whether a Trainer of this run may use more than one process, or is taken to."""
-    return any(run.assumed or _several(call) for call in run.named(TRAINER))
-
-
-def _several(trainer: RankCall) -> bool:
-    given = [trainer.kwargs.get(name) for name in ("devices", "gpus", "num_nodes")]
-    counts = [value for value in given if value is not None]
-    strategy = trainer.kwargs.get("strategy")
-    if any(_is_one(value) for value in counts[:1]) and len(counts) == 1:
-        return False
-    word = strategy.constant if strategy is not None else None
-    return bool(counts) or (isinstance(word, str) and word.startswith(_SHARED))
-
-
-def _is_one(value: RankValue) -> bool:
-    single = value.items is not None and len(value.items) == 1
-    return single or str(value.constant) in ("0", "1")
+    return any(run.assumed or may_be_several(call) for call in run.named(TRAINER))
 
 
 def logs(run: Run) -> Iterator[RankCall]:

@@ -23,10 +23,10 @@ def lint(run: Run) -> Iterable[Finding]:
         into, given = _arguments(gather)
         if into is None or given is None or not gather.grad or _in_function(gather):
             continue
-        if calls.isdisjoint({thing.call for thing in live(given)}):
-            continue
-        made = _own(into)
-        if made and _is_trained_on(run, gather, made) and not _put_back(run, gather, made):
+        outputs = {thing for thing in live(given) if thing.call in calls}
+        made = _own(into) if outputs else set()
+        trained_on = made and _is_trained_on(run, gather, made, outputs)
+        if trained_on and not _put_back(run, gather, made):
             yield Finding(
                 "DDP414",
                 gather.site,
@@ -63,12 +63,30 @@ def _own(into: RankValue) -> set[RankThing]:
     return made
 
 
-def _is_trained_on(run: Run, gather: RankCall, made: set[RankThing]) -> bool:
-    return any(
-        backward.receiver is not None and made & live(backward.receiver)
-        for backward in backwards(run)
-        if backward.order > gather.order
-    )
+def _is_trained_on(
+    run: Run, gather: RankCall, made: set[RankThing], outputs: set[RankThing]
+) -> bool:
+    for backward in backwards(run):
+        if backward.receiver is not None and backward.order > gather.order:
+            sources = live(backward.receiver)
+            if made & (sources - _kept(sources, made, outputs)):
+                return True
+    return False
+
+
+def _kept(sources: set[RankThing], made: set[RankThing], outputs: set[RankThing]) -> set[RankThing]:
+    """What code that is not followed gets beside this rank's outputs: a memory may only keep it."""
+    found: set[RankThing] = set()
+    for call in (t.call for t in sources if t.call is not None and _is_unread(t.call)):
+        given = [set(value.sources()) for value in call.given]
+        if any(outputs & one and not made & one for one in given):
+            found = found.union(*(one for one in given if made & one))
+    return found
+
+
+def _is_unread(call: RankCall) -> bool:
+    named = call.name != "?" and (call.method != "__call__" or call.name.startswith("torch."))
+    return call.target is None and not named
 
 
 def _put_back(run: Run, gather: RankCall, made: set[RankThing]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -11,7 +12,14 @@ from ddpify.ranks.origins import DATA, IDENTITY
 from ddpify.ranks.prepared import CALLS
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
-from ddpify.rules.shared.feeds import trained
+from ddpify.rules.shared.feeds import (
+    by_rank,
+    dataset_of,
+    is_plain,
+    samplers_of,
+    taken_over,
+    trained,
+)
 from ddpify.rules.shared.quotients import loops_over
 from ddpify.site import Site
 
@@ -65,9 +73,19 @@ def evaluations(run: Run) -> Iterator[Evaluation]:
     for loop, loader in loops_over(run):
         if loader not in learning and loader.call is not None and loader.call.everywhere:
             found.setdefault(loader, []).append(loop)
+    uses = Counter(loop.node for loops in found.values() for loop in loops)
     for loader, loops in found.items():
+        if any(uses[loop.node] > 1 for loop in loops) and _is_whole(run, loader):
+            continue  # its numbers look like those of the other, which is dealt
         some = _put_together(run, loader)
         yield Evaluation(loader, tuple(loops), _left_out(run) if some else None)
+
+
+def _is_whole(run: Run, loader: RankThing) -> bool:
+    """Whether all ranks go over all of it."""
+    data = dataset_of(loader)
+    plain = all(map(is_plain, samplers_of(loader))) and data is not None and not by_rank(data)
+    return plain and not taken_over(run, loader)
 
 
 def learned(run: Run) -> Iterator[Evaluation]:

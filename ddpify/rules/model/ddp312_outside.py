@@ -46,7 +46,13 @@ def lint(run: Run) -> Iterable[Finding]:
 def _outside(owner: RankThing, held: list[Wrap]) -> bool:
     if owner.wrapper is not None or owner.sharded is not None or owner.name in words.WRAPPERS:
         return False
-    return not any(wrap.covers(owner) for wrap in held)
+    return not any(wrap.covers(owner) or _may_hold(wrap, owner) for wrap in held)
+
+
+def _may_hold(wrap: Wrap, owner: RankThing) -> bool:
+    """Whether what is wrapped comes of a helper that was given this module: it may be it."""
+    module = wrap.wrapper.attrs["module"]
+    return not any(map(has_parameters, wrap.inner)) and owner in module.sources()
 
 
 def _trained(run: Run, owner: RankThing, held: list[Wrap], migrated: bool) -> bool:

@@ -30,6 +30,7 @@ from ddpify.rules.shared.outputs import (
     own,
 )
 from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.wrapped import exclusive
 
 READS = {
     "gensim.models.KeyedVectors.load_word2vec_format": (0, "fname"),
@@ -49,6 +50,8 @@ _ONE_WAY = frozenset({"reduce", "gather", "gather_object", "new_group", "destroy
 _RECEIVES = frozenset("recv irecv recv_object_list batch_isend_irecv".split())
 _IN_TURN = frozenset({"main_process_first", "local_main_process_first", "rank_zero_first"})
 _WAITS = frozenset({"wait_for_everyone", "barrier"})
+_BIDES = re.compile(r"\b(?:sleep|time|monotonic|perf_counter)\(")
+_TRAINS = re.compile(r"\b(?:backward|step)\(")
 _ASKS = re.compile(r"\b(?:exists|isfile|is_file)\(")
 
 
@@ -115,15 +118,24 @@ def at_once(run: Run, call: RankCall) -> bool:
         return False
     shared = [one.order for one in run.calls if one.everywhere and _meets(one)]
     since = max((order for order in shared if order < call.order), default=-1)  # a bug is before
-    meets = [_meetings(run, rank) for rank in (RANK0, RANK1)]
-    return len({bisect_left(one, call.order) - bisect_left(one, since) for one in meets}) == 1
+    between = [
+        one
+        for one in run.calls
+        if since <= one.order < call.order and _meets(one) and not exclusive(one, call)
+    ]
+    return len({sum(bool(one.ranks & rank) for one in between) for rank in (RANK0, RANK1)}) == 1
 
 
 def one_was_first(run: Run, call: RankCall) -> bool:
-    """Whether one rank came here alone before, and all ranks have met since."""
+    """Whether one rank came here alone before, and all ranks have met since.
+
+    Lightning lets all wait for the one that it has call ``prepare_data``.
+    """
     now = [bisect_left(_meetings(run, rank), call.order) for rank in (RANK0, RANK1)]
     for one in run.calls:
         if one.node is call.node and one.order < call.order and one.ranks in (RANK0, RANK1):
+            if any(guard.node is hook.node for guard in one.guards for hook in one.stack):
+                return True
             then = [bisect_left(_meetings(run, rank), one.order) for rank in (RANK0, RANK1)]
             if all(before < after for before, after in zip(then, now, strict=True)):
                 return True
@@ -221,9 +233,16 @@ def _asked(run: Run, write: RankCall, read: RankCall, path: RankValue) -> bool:
 
 
 def polls(call: RankCall) -> bool:
-    """``while not os.path.exists(path):``"""
+    """``while not os.path.exists(path):``, or a loop that looks, and sleeps or watches the time."""
     loops = (node for node in ast.walk(scope(call)) if isinstance(node, ast.While))
-    return any(one is call.node for loop in loops for one in ast.walk(loop.test))
+    return any(one is call.node for loop in loops for one in ast.walk(_watched(loop)))
+
+
+def _watched(loop: ast.While) -> ast.AST:
+    """What of a loop waits for something."""
+    ended = any(isinstance(one, ast.Break | ast.Return) for one in ast.walk(loop))
+    text = ast.unparse(loop) if ended else ""
+    return loop if _BIDES.search(text) and not _TRAINS.search(text) else loop.test
 
 
 def _looks(call: RankCall) -> bool:

@@ -44,7 +44,6 @@ MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 _IDLE = frozenset({"lightning", "transformers"})
 _STARTING = (words.TRAINER, *words.COMMANDLINES, words.HF_TRAINER, words.HF_ARGUMENTS)
 _FITS = frozenset("fit validate test predict".split())
-_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
     *OWN_FILES,
@@ -259,7 +258,7 @@ def _has_ranks(run: Run) -> bool:
     if run.session is not None:
         return True
     if not run.script:
-        return bool(run.frameworks) and not _TEST.search(run.start)
+        return bool(run.frameworks) and not run.tested
     if run.assumed or not run.frameworks <= _IDLE:
         return bool(run.frameworks)
     return run.opener is not None or any(map(_may_start, run.calls)) or _asks(run)

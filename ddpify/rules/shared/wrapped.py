@@ -167,7 +167,7 @@ def _cut(thing: RankThing) -> RankValue | None:
         return None
     if call.receiver is not None and call.method in _CUTS:
         return call.receiver
-    if not call.grad and call.method[:1].islower():
+    if not call.grad and (call.method[:1].islower() or call.method == "__call__"):
         deps = frozenset(t for part in (*call.args, *call.kwargs.values()) for t in part.sources())
         return RankValue((None, None), (), deps)
     return None
