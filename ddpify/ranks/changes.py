@@ -13,7 +13,7 @@ from ddpify.ranks.model import ALL, RankCall, RankValue
 from ddpify.ranks.origins import DATA, Origin, put_under
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
-from ddpify.ranks.values import Held, rooted, spread
+from ddpify.ranks.values import InPlace, rooted, spread
 
 _CONTAINERS: Final = frozenset("append extend add update insert setdefault put".split())
 
@@ -95,7 +95,7 @@ def _overwrite(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue)
     """``stop.fill_(1)`` on some ranks only: afterwards the ranks have different numbers."""
     target = one.node.func.value if isinstance(one.node.func, ast.Attribute) else None
     if isinstance(target, (ast.Name, ast.Attribute)) and _is_made(receiver):
-        new = [Held(f"{one.name}@{one.order}", before=rooted(atom)) for atom in receiver.atoms]
+        new = [InPlace(f"{one.name}@{one.order}", before=rooted(atom)) for atom in receiver.atoms]
         own = Origin(DATA, f"{one.method}() on some ranks only", one.site)
         origins = receiver.origins.union({own}, *(spread(part) for part in one.args))
         new_value = replace(receiver, atoms=(new[0], new[1]), origins=origins)

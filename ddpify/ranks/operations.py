@@ -23,8 +23,8 @@ from ddpify.ranks.origins import (
     of_text,
 )
 from ddpify.ranks.values import (
-    Apart,
-    Held,
+    ChosenApart,
+    InPlace,
     Made,
     counts,
     differs,
@@ -164,9 +164,9 @@ def _is_content(origin: Origin, value: RankValue) -> bool:
     what a text says, or what was written into a tensor."""
     if origin.kind == DATA or origin.what in OWN_FILES:
         return True
-    if any(isinstance(atom, Apart) for atom in map(rooted, value.atoms)):
+    if any(isinstance(atom, ChosenApart) for atom in map(rooted, value.atoms)):
         return False
-    filled = any(isinstance(atom, Held) for atom in value.atoms)
+    filled = any(isinstance(atom, InPlace) for atom in value.atoms)
     return origin.kind in (CLOCK, RANDOM) or (filled and same(*map(rooted, value.atoms)))
 
 

@@ -22,12 +22,12 @@ class Maybe(Symbol):
     """None or an object: which of both is the same on all ranks."""
 
 
-class Apart(Symbol):
+class ChosenApart(Symbol):
     """One of several values, of which each rank has chosen for itself."""
 
 
 @dataclass(frozen=True)
-class Held(Symbol):
+class InPlace(Symbol):
     """What was changed in place; ``before``: what it was, which is there if this is."""
 
     before: Any = field(default=None, compare=False, repr=False)
@@ -152,7 +152,7 @@ def _has_words(atom: Any) -> bool:
 
 def rooted(atom: Any) -> Any:
     """What an atom was before it was changed in place, again and again."""
-    while isinstance(atom, Held):
+    while isinstance(atom, InPlace):
         atom = atom.before
     return atom
 
@@ -310,9 +310,9 @@ def _joined(key: str, values: list[RankValue], rank: int, apart: bool) -> Any:
         return Made(key)
     roots = [rooted(atom) for atom in atoms]
     if all(same(roots[0], other) for other in roots):
-        return Held(key, before=roots[0])
-    if apart or any(isinstance(atom, Apart) for atom in atoms):
-        return Apart(key)
+        return InPlace(key, before=roots[0])
+    if apart or any(isinstance(atom, ChosenApart) for atom in atoms):
+        return ChosenApart(key)
     return Maybe(key) if _is_optional(atoms) else Symbol(key)
 
 

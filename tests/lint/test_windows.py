@@ -11,7 +11,7 @@ from ddpify.ranks.model import RankValue
 from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.values import constant
-from ddpify.rules.gradients.windows import evaluate, symbols
+from ddpify.rules.shared.windows import evaluate, symbols
 
 ROUND = RankValue((Symbol("i"), Symbol("i")))
 TOTAL = RankValue((Symbol("len(loader)"), Symbol("len(loader)")))

@@ -9,9 +9,9 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, changed
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.accumulation import accumulations
 from ddpify.rules.gradients.inner_loops import inner_loops
 from ddpify.rules.gradients.rounds import is_the_same_in_all
+from ddpify.rules.shared.accumulation import accumulations
 from ddpify.rules.shared.micro_batches import averaged_by_hand, saves_messages
 from ddpify.rules.shared.step_conditions import steps_after
 from ddpify.settings import Settings

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.accumulation import (
+from ddpify.rules.shared.accumulation import (
     accumulations,
     disagrees,
     never_synced,
     reduced_by_hand,
     skips,
 )
-from ddpify.rules.gradients.switched_off import switched_off
+from ddpify.rules.shared.switched_off import switched_off
 
 
 def lint(run: Run) -> Iterable[Finding]:

@@ -8,7 +8,7 @@ from ddpify.ranks import words
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.accumulation import Accumulation, accumulations, disagrees, skips
+from ddpify.rules.shared.accumulation import Accumulation, accumulations, disagrees, skips
 
 
 def lint(run: Run) -> Iterable[Finding]:

@@ -8,7 +8,7 @@ from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.accumulation import Accumulation, accumulations
+from ddpify.rules.shared.accumulation import Accumulation, accumulations
 from ddpify.rules.shared.losses import made_by, reduction
 
 _DIVIDES = frozenset("div_ mul_ _foreach_div_ _foreach_mul_ divide_ multiply_".split())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
-from ddpify.rules.gradients.accumulation import SYNC, of_another, steps_of
+from ddpify.rules.shared.accumulation import SYNC, of_another, steps_of
 from ddpify.rules.shared.wrapped import Wrap, backwards, forwards, reached, wraps
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ddpify.ranks.events import Store
 from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
-from ddpify.rules.gradients.accumulation import SYNC, averages_gradients, of_another, steps_of
+from ddpify.rules.shared.accumulation import SYNC, averages_gradients, of_another, steps_of
 from ddpify.rules.shared.once import holds_once
 from ddpify.rules.shared.wrapped import wraps
 

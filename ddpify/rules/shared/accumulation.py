@@ -11,8 +11,8 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Read, Store
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.run import Run
-from ddpify.rules.gradients.windows import Window, evaluate, window
 from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.windows import Window, evaluate, window
 from ddpify.rules.shared.wrapped import (
     Wrap,
     backwards,
