@@ -62,7 +62,9 @@ def key_of(value: RankValue, ranks: int = ALL) -> str:
     """Which memory a tensor lies in on these ranks, as far as that is known: the same for a view
     of it; empty if it may be one of several."""
     here = [thing for thing in value.things if value.ranks_of(thing) & ranks]
-    thing = here[0] if len(here) == 1 else None
+    if len(here) > 1:
+        return ""
+    thing = here[0] if here else None
     made = thing.call if thing is not None and thing.kind == "result" else None
     if made is not None and made.method in _VIEWS and made.receiver is not None:
         return key_of(made.receiver, ranks)

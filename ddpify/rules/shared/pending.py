@@ -14,6 +14,7 @@ from ddpify.ranks.inflight import RECEIVES, SENDS, flown, key_of, overlap, spell
 from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.syntax import parents, scope
+from ddpify.rules.shared.written import holds
 from ddpify.site import Site
 
 # Methods that read a tensor's numbers, and functions that do.
@@ -33,6 +34,7 @@ _WAITS: Final = frozenset(
 )
 _COLLECTING: Final = frozenset("append extend add put insert appendleft setdefault".split())
 _FILLS: Final = frozenset({f"{words.DIST}recv", ".Recv"}) | RECEIVES
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _STOP: Final = object()
 
 Event = RankCall | Store | Touch
@@ -90,7 +92,14 @@ def _is_one(value: RankValue, call: RankCall) -> bool:
     """Whether it is one tensor where the call is made: not one of those that a comprehension, or
     a loop that has ended, has made."""
     made = _made(value, call)
-    return made is None or made.loops == call.loops[: len(made.loops)]
+    if made is None:
+        return True
+    comprehended = any(
+        isinstance(node, _COMPREHENSIONS) and holds(node, one.node) and not holds(node, call.node)
+        for one in made.way
+        for node in ast.walk(scope(one))
+    )
+    return not comprehended and made.loops == call.loops[: len(made.loops)]
 
 
 def _made(value: RankValue, call: RankCall) -> RankCall | None:
