@@ -35,6 +35,8 @@ _WAITS: Final = frozenset(
 _COLLECTING: Final = frozenset("append extend add put insert appendleft setdefault".split())
 _FILLS: Final = frozenset({f"{words.DIST}recv", ".Recv"}) | RECEIVES
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_MODULE: Final = "torch.nn.Module"
+_OF_MODULE: Final = frozenset("register_buffer register_parameter load_state_dict apply".split())
 _STOP: Final = object()
 
 Event = RankCall | Store | Touch
@@ -63,6 +65,8 @@ def _touched(run: Run, call: RankCall, value: RankValue) -> Site | None:
     if ended or not _lasts(value, call, loop):
         return None
     found = flight.first(one for one in rounds if one.order < call.order)
+    if found is None and spelled(call) in RECEIVES:
+        return call.site  # the next round receives into it, too
     return found if isinstance(found, Site) else None
 
 
@@ -97,6 +101,7 @@ def _is_one(value: RankValue, call: RankCall) -> bool:
     comprehended = any(
         isinstance(node, _COMPREHENSIONS) and holds(node, one.node) and not holds(node, call.node)
         for one in made.way
+        if one not in call.way
         for node in ast.walk(scope(one))
     )
     return not comprehended and made.loops == call.loops[: len(made.loops)]
@@ -194,7 +199,8 @@ class _Flight:
             return event.method in _READING
         of, _, last = event.name.rpartition(".")
         library = of in _MODULES and not last.endswith("_like") and last not in _FORM
-        if not library and event.name not in _FUNCTIONS and last != "__call__":
+        forward = last == "__call__" or (of == _MODULE and last not in _OF_MODULE)
+        if not library and not forward and event.name not in _FUNCTIONS:
             return False
         return any(self._is_it(value) for value in _flat(event.given))
 
