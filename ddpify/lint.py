@@ -153,7 +153,7 @@ def _weighed(run: Run, one: Finding) -> Finding:
 
 
 def _is_proven(run: Run) -> bool:
-    if run.script or run.assumed:
+    if run.assumed:
         return True
     if run.tested:
         return run.session is not None or asks_for_several(run)

@@ -51,6 +51,7 @@ _WRITES: Final = frozenset({"strftime", "isoformat"})
 _TAKING_APART: Final = frozenset(
     "parse_args parse_known_args parse_intermixed_args parse_args_into_dataclasses".split()
 )
+_IMPORTING: Final = frozenset({"importlib.import_module", "builtins.__import__"})
 _FILLED: Final = frozenset("zeros_like ones_like empty_like".split())
 
 
@@ -61,7 +62,8 @@ def result(one: RankCall) -> RankValue:
     if one.receiver is not None:
         parts.append(one.receiver)
     value = of(thing, *parts)
-    if one.method in _TAKING_APART:  # which of its arguments says what is not known
+    if one.method in _TAKING_APART or one.name in _IMPORTING:
+        # which argument says what is not known; what a module holds is not what it is called
         value = replace(value, origins=frozenset(o for o in value.origins if o.kind in IDENTITY))
     if one.method in _FILLED:  # as large as another one, which is all they have of it
         sizes = frozenset(o for o in value.origins if o.kind in IDENTITY or o.what in _SIZES)

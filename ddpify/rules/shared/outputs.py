@@ -123,6 +123,9 @@ def opens_to_write(call: RankCall) -> bool:
     """Whether an ``open`` may write: its mode is known and is not just reading."""
     if call.name in writers.OPENS and not writers.OPENS[call.name]:
         return True
+    together = call.arg(-1, "driver")  # all ranks open parallel HDF5, each writes its own rows
+    if together is not None and together.constant == "mpio":
+        return False
     return any(letter in _mode(call) for letter in "wax+")
 
 
@@ -245,7 +248,7 @@ def by_all(run: Run, call: RankCall) -> bool:
         return False
     if run.openings and all(excludes(run, one, call) for one in run.openings):
         return False  # where there is no group
-    if any(_unsure(guard) or _ruled_out(guard) for guard in call.guards):
+    if any(_unsure(guard) or _ruled_out(guard) or _is_told(run, guard) for guard in call.guards):
         return False
     return not any(_may_leave(run, entered, call) for entered in call.stack)
 
@@ -259,7 +262,7 @@ def _has_ranks(run: Run) -> bool:
         return True
     if not run.script:
         return bool(run.frameworks) and not run.tested
-    if run.assumed or not run.frameworks <= _IDLE:
+    if run.assumed or not run.frameworks or not run.frameworks <= _IDLE:
         return bool(run.frameworks)
     return run.opener is not None or any(map(_may_start, run.calls)) or _asks(run)
 
@@ -313,6 +316,27 @@ def _unsure(guard: RankGuard) -> bool:
     if _is_handler(guard):
         return ast.unparse(guard.node) not in ("ImportError", "ModuleNotFoundError")
     return guard.test.by_rank or any("environ[" in str(atom) for atom in guard.test.atoms)
+
+
+def _is_told(run: Run, guard: RankGuard) -> bool:
+    """Whether a condition asks for an attribute under whose name the program keeps, in whatever
+    object, what the rank says: ``params["log"] = rank == 0``, ``args.put("log", rank == 0)``."""
+    if guard.test.known:
+        return False
+    names = {one.attr for one in ast.walk(guard.node) if isinstance(one, ast.Attribute)}
+    return not names.isdisjoint(run.once(_told))
+
+
+def _told(run: Run) -> frozenset[str]:
+    kept = (store for store in run.stores if not store.value.things)  # no objects
+    stores = (store.key for store in kept if store.value.by_rank)
+    calls = (
+        value.constant
+        for call in run.calls
+        if len(call.args) == 2 and call.args[1].by_rank
+        for value in call.args[:1]
+    )
+    return frozenset(name for name in (*stores, *calls) if isinstance(name, str) and name)
 
 
 def _is_handler(guard: RankGuard) -> bool:
