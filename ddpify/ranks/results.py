@@ -45,7 +45,7 @@ _PLAIN_METHODS: Final = frozenset(
 _SIZES: Final = (PART, PICKED, PIECE, STRIDE)  # why two ranks may have another number of entries
 _FIELD: Final = re.compile(r"\{[^{}]*\}")
 _TEXTS: Final = OWN_FILES | frozenset(
-    "os.path.join os.path.abspath os.path.realpath os.getcwd uuid.uuid1 uuid.uuid4".split()
+    "os.path.join os.path.abspath os.path.realpath os.getcwd".split()
 )
 _WRITES: Final = frozenset({"strftime", "isoformat"})
 _TAKING_APART: Final = frozenset(

@@ -69,7 +69,8 @@ def test_the_reading_as_ranks_reports_every_entry_with_a_path(tmp_path: Path) ->
     text = dict(example.files)["main.py"]
     found = lint(tmp_path, [tmp_path / "main.py"]).findings
     sites = {f.site.span.line for f in found if f.rule in ("DDP502", "DDP504")}
-    assert reported(statements, sites, text) == set(statements)
+    connections = {one for one in statements if "visdom" in one}  # which write nothing themselves
+    assert reported(statements, sites, text) == set(statements) - connections
 
 
 def _by_hand(statements: list[str]) -> Example:
