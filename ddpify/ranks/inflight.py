@@ -42,11 +42,10 @@ def flown(call: RankCall) -> tuple[RankValue, ...]:
         return tuple(_received(call))
     elif spelled(call) in SENDS | RECEIVES:
         given = call.arg(0, "buf" if call.method in ("Isend", "Irecv") else "tensor")
+        given = given.items[0] if given is not None and given.items else given  # `[array, DOUBLE]`
     else:
         given = None
-    # mpi4py's `[array, MPI.DOUBLE]`
-    whole = given.items[0] if given is not None and given.items else given
-    return (whole,) if whole is not None else ()
+    return (given,) if given is not None else ()
 
 
 def _received(batch: RankCall) -> Iterator[RankValue]:
