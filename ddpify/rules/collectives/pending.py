@@ -80,8 +80,7 @@ def overwritten(call: RankCall) -> bool:
     if not isinstance(target, ast.Name) or not isinstance(loop, (ast.For, ast.While)):
         return False
     return not any(
-        isinstance(node, (ast.Break, ast.Return))
-        or (isinstance(node, ast.Name) and node.id == target.id and node is not target)
+        isinstance(node, ast.Name) and node.id == target.id and node is not target
         for node in ast.walk(loop)
     )
 
@@ -108,11 +107,10 @@ def _is_one(value: RankValue, call: RankCall) -> bool:
 
 
 def _lasts(value: RankValue, call: RankCall, loop: RankLoop) -> bool:
-    """Whether it is the same tensor in each round of a loop: made before, and of one name."""
-    made = maker(value, call.ranks)
-    return (
-        made is not None and "element@" not in key_of(value, call.ranks) and loop not in made.loops
-    )
+    """Whether it is the same tensor in each round of a loop: made before, and no part of it that
+    the round chooses."""
+    made, part = maker(value, call.ranks), key_of(value, call.ranks).partition("[")[2]
+    return made is not None and "@" not in part and loop not in made.loops
 
 
 def _loops(event: Event) -> tuple[RankLoop, ...]:
@@ -139,8 +137,8 @@ class _Flight:
         """A place if the event touches the tensor, something else if it may wait for it."""
         if isinstance(event, RankCall) and self._may_wait(event):
             return _STOP
-        together = event.ranks & self.call.ranks and set(_guards(event)) <= set(self.call.guards)
-        return event.site if together and self._touches(event) and not self._left(event) else None
+        comes = set(_guards(event)) <= set(self.call.guards)
+        return event.site if comes and self._touches(event) and not self._left(event) else None
 
     def _left(self, event: Event) -> bool:
         """Whether who makes the call has left before the event: ``if later: return isend(x)``."""
