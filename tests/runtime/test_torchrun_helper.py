@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import torchrun as helper
-from tests.support.torchrun import EXIT_RACE, Completed, JobTimeout, torchrun
+from tests.support.torchrun import ATTEMPTS, EXIT_RACE, Completed, JobTimeout, torchrun
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -26,7 +26,7 @@ def zombie(pid: int) -> bool:
 
 FAILED = Completed(1, "", f"{EXIT_RACE}\n", (), ())
 RUNS = [
-    pytest.param([FAILED, FAILED, FAILED, FAILED], 3, 1, id="the-race-always"),
+    pytest.param([FAILED] * (ATTEMPTS + 1), ATTEMPTS, 1, id="the-race-always"),
     pytest.param([FAILED, FAILED, Completed(0, "", "", (), ())], 3, 0, id="the-race-twice"),
     pytest.param([FAILED, Completed(0, "", "", (), ())], 2, 0, id="the-race-once"),
     pytest.param([Completed(1, "", "ValueError", (), ())], 1, 1, id="another-failure"),
