@@ -39,7 +39,8 @@ def sent_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """
     calls = [call for call in run.calls if kind(call) is not None]
     if (
-        not run.complete
+        all(map(_sends, calls))
+        or not run.complete
         or not run.script
         or any(map(is_beyond, run.calls))
         or out_of_turn(run, calls)
