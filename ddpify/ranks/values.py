@@ -167,9 +167,12 @@ def merge(
 
     ``always``: each rank chooses among them for itself.
     """
-    flat = list(dict.fromkeys((*sources[0], *sources[1])))
+    first, *others = (*sources[0], *sources[1])
+    if all(other is first for other in others):  # most often; to compare them takes longer
+        return first
+    flat = list(dict.fromkeys((first, *others)))
     if len(flat) == 1:
-        return flat[0]
+        return first
     apart = bool(why) and (always or not all(set(values) == set(flat) for values in sources))
     atoms = tuple(_joined(key, values, rank, apart) for rank, values in enumerate(sources))
     things = tuple(dict.fromkeys(thing for value in flat for thing in value.things))
