@@ -23,7 +23,9 @@ from ddpify.settings import Settings
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 VISION = ("segmentation", "detection", "classification")
 # The comment that says what has to be found on its line: `loss.item()  # DDP702`.
-_MARK = re.compile(r"[ \t]*(?:#|<!--)[ \t]*DDP\d{3}(?: \| DDP\d{3})*(?: -->)?[ \t]*$", re.MULTILINE)
+_MARK = re.compile(
+    r"[ \t]*(?:#|<!--)[ \t]*DDP\d{3}(?: \| DDP\d{3})*(?: \(\w+\))?(?: -->)?[ \t]*$", re.MULTILINE
+)
 # What hangs on one script, by the folder and the script.
 ENTRIES = {
     "classification": ("classification", "main_classification.py"),

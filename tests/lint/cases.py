@@ -18,21 +18,25 @@ from tests.projects import unmarked
 
 FOLDER = Path(__file__).parent / "cases"
 _FILE = re.compile(r"^--- (\S+)\n", re.MULTILINE)
-_MARK = re.compile(r"(?:#|<!--).*?\b(DDP\d{3}(?: \| DDP\d{3})*)")
+_MARK = re.compile(
+    r"(?:#|<!--).*?\b(DDP\d{3}(?: \| DDP\d{3})*)(?: \((error|warning|note)\))?"
+)
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A line on which one of ``codes`` has to be reported."""
+    """A line on which one of ``codes`` has to be reported, as a ``severity`` if that is given."""
 
     path: str
     line: int
     codes: frozenset[str]
+    severity: str = ""
 
     def meets(self, finding: Finding) -> bool:
         """Whether a finding is the one that is wanted."""
         place = (finding.site.path, finding.site.span.line)
-        return finding.rule in self.codes and place == (self.path, self.line)
+        as_said = self.severity in ("", finding.severity.value)
+        return finding.rule in self.codes and place == (self.path, self.line) and as_said
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Case:
     def marks(self) -> tuple[Mark, ...]:
         """What has to be found."""
         return tuple(
-            Mark(path, number, frozenset(found.group(1).split(" | ")))
+            Mark(path, number, frozenset(found.group(1).split(" | ")), found.group(2) or "")
             for path, text in self.files
             for number, line in enumerate(text.splitlines(), 1)
             if (found := _MARK.search(line)) and self.label == "bad"

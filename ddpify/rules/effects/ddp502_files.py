@@ -16,10 +16,19 @@ from ddpify.rules.effects.log_levels import by_rank
 from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
+from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.hook_parts import is_part
-from ddpify.rules.shared.meetings import at_once, done_before
+from ddpify.rules.shared.meetings import (
+    at_once,
+    done_before,
+    for_missing,
+    one_path,
+    reads,
+    waited_for,
+)
 from ddpify.rules.shared.outputs import (
     SAME,
+    Write,
     by_all,
     copies_console,
     difference,
@@ -76,18 +85,37 @@ def lint(run: Run) -> Iterable[Finding]:
             continue  # named by the samples that Lightning deals
         if at_once(run, write.call) and not copies_console(run, write.call):
             damaged = unequal(run, write)
+            severity, what = _DAMAGE if damaged else _RACE if _is_used(run, write) else _AGAIN
             yield Finding(
                 "DDP502",
                 write.call.site,
-                f"every rank writes this file: {_DAMAGE if damaged else SAME}",
-                Severity.ERROR if damaged else Severity.WARNING,
+                f"every rank writes this file: {what}",
+                severity,
                 on_rank_zero(run, write.call),
                 "write it on the rank with number 0 only, or put the rank into its name",
                 difference(run, write) if damaged else (),
             )
 
 
-_DAMAGE = "what one has written is lost or repeated"
+_DAMAGE = (Severity.ERROR, "what one has written is lost or repeated")
+_RACE = (Severity.WARNING, SAME)
+_AGAIN = (Severity.NOTE, "the same contents, as far as is seen")
+
+
+def _is_used(run: Run, write: Write) -> bool:
+    """Whether equal contents are not all that counts: some ranks may read what others truncate, or
+    it stays open for what each has to say."""
+    call = write.call
+    if call.name.startswith("logging.") or for_missing(call):
+        return True
+    where = write.path
+    return where is not None and any(
+        call.order < read.order
+        and one_path(where, path)
+        and not excludes(run, call, read)
+        and not waited_for(run, call, read)
+        for read, path in reads(run)
+    )
 
 
 def _is_quiet(run: Run, call: RankCall) -> bool:
@@ -99,7 +127,8 @@ RULE = Rule(
     "DDP502",
     "file-on-every-rank",
     "N processes that open one path truncate and interleave each other's writes; the file ends up"
-    " with lines repeated or lost.",
+    " with lines repeated or lost. Where all write the same at once and nothing is seen to read it,"
+    " it is a note.",
     "baby-llama2#56; BUGS K01, M07",
     check,
     bad=(

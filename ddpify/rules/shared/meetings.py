@@ -38,6 +38,7 @@ READS = {
     "gensim.models.word2vec.LineSentence": (0, "source"),
     "gensim.models.word2vec.Text8Corpus": (0, "fname"),
     "torch.load": (0, "f"),
+    "torch.jit.load": (0, "f"),
     "numpy.load": (0, "file"),
     "numpy.loadtxt": (0, "fname"),
     "pandas.read_csv": (0, "filepath_or_buffer"),
