@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import narrowing
+from ddpify.ranks import leaving, narrowing
 from ddpify.ranks.aliases import is_container
 from ddpify.ranks.events import Exit
 from ddpify.ranks.frames import RankFrame
@@ -147,6 +147,7 @@ def _merge(
 
 def end(m: RankMachine, f: RankFrame, kind: str, node: ast.AST) -> None:
     """The ranks that are here leave."""
+    leaving.note(m, f, kind)
     made = Exit(
         m.tick(),
         kind,

@@ -15,6 +15,8 @@ class RankFrame:
     """One call of a function, or the top level of a module.
 
     ``left``: where some ranks have left: how long the journal was, who went on, and why.
+    ``blocks``: itself and the loops that are being read, see `leaving`. ``kept``: whether something
+    that was made here, a function or a class, may look into it once it has ended.
     """
 
     module: Module
@@ -30,6 +32,8 @@ class RankFrame:
     body: ClassDefinition | None = None  # the class whose body this is
     outward: set[str] = field(default_factory=set)
     nonlocals: set[str] = field(default_factory=set)
+    blocks: list[Any] = field(default_factory=list)
+    kept: bool = False
 
 
 def node_of_function(node: FunctionNode) -> list[ast.stmt]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ddpify.names import COLLECTIVES, OF_LOADERS, OWN
-from ddpify.ranks import configured, inflight, mixing, naming, narrowing, words
+from ddpify.ranks import configured, inflight, leaving, mixing, naming, narrowing, words
 from ddpify.ranks.branching import rejoin
 from ddpify.ranks.frames import RankFrame, node_of_function
 from ddpify.ranks.given import Given
@@ -58,9 +58,7 @@ def enter(
         why = RankValue((True, False), origins=frozenset({thing.traits.rank0}))
         frame.left.append((len(m.journal), m.live, why))
     try:
-        m.execute(frame, node_of_function(info.node))
-        rest = m.live
-        rejoin(m, frame)
+        rest = _run(m, frame, info)
     finally:
         m.entering.pop()
         items = m.items
@@ -72,6 +70,19 @@ def enter(
     else:
         m.inline(items)
     return _told(m, info, _returned(m, frame, info, rest), one)
+
+
+def _run(m: RankMachine, frame: RankFrame, info: FunctionDefinition) -> int:
+    """Its statements; the ranks that come to their end."""
+    start = len(m.journal)
+    with leaving.block(m, frame, info.node, "return") as block:
+        m.execute(frame, node_of_function(info.node))
+    rest = m.live
+    rejoin(m, frame)
+    leaving.join(m, frame, block, rest)
+    if not frame.kept and frame.on_yield is None:
+        m.forget(start, frame.names)
+    return rest
 
 
 def _told(

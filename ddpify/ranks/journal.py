@@ -57,6 +57,25 @@ class Journal:
                 space[key] = old
         return changes
 
+    def since(self, mark: int, but: dict[str, RankValue] | None) -> Changes:
+        """What was written since ``mark`` as it is now, beside the names in ``but``."""
+        return {
+            (id(space), key): (space, space[key])
+            for space, key, _ in self.journal[mark:]
+            if space is not but and key in space
+        }
+
+    def before(self, mark: int) -> dict[tuple[int, str], RankValue | None]:
+        """What was there at ``mark`` of what was written since."""
+        found: dict[tuple[int, str], RankValue | None] = {}
+        for space, key, old in self.journal[mark:]:
+            found.setdefault((id(space), key), None if old is MISSING else old)
+        return found
+
+    def forget(self, mark: int, space: dict[str, RankValue]) -> None:
+        """The names of a function that has ended: nobody sees them any more."""
+        self.journal[mark:] = [entry for entry in self.journal[mark:] if entry[0] is not space]
+
     def tried(self, run: Callable[[], None]) -> Changes:
         """Run a block and take back what it changes."""
         mark = len(self.journal)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ddpify.ranks import assigning, iterating
+from ddpify.ranks import assigning, iterating, leaving
 from ddpify.ranks.absent import note_absent
 from ddpify.ranks.carried import LoopNode, changed, read_rounds
 from ddpify.ranks.frames import RankFrame
@@ -65,10 +65,12 @@ def _looped(
     local: RankGuard | None,
     over: RankValue,
 ) -> None:
-    with m.looping(loop, key, local):
-        element = iterating.element(m, f, over, loop)
-        assigning.assign(m, f, node.target, element)
-        m.execute(f, node.body)
+    with leaving.block(m, f, node, "break", "continue") as block:
+        with m.looping(loop, key, local):
+            element = iterating.element(m, f, over, loop)
+            assigning.assign(m, f, node.target, element)
+            m.execute(f, node.body)
+        leaving.join(m, f, block, m.live)
 
 
 def _forget(m: RankMachine, f: RankFrame, node: LoopNode) -> None:
@@ -98,9 +100,11 @@ def _while_once(m: RankMachine, f: RankFrame, node: ast.While) -> None:
     here = m.here
     if live != outside:
         m.here = here.under(RankGuard(test, node.test, f.module, True, live))
-    with m.looping(loop, _key(f, node.test), local):
-        m.execute(f, node.body)
-        again = m.evaluate(f, node.test) if m.live else test
+    with leaving.block(m, f, node, "break", "continue") as block:
+        with m.looping(loop, _key(f, node.test), local):
+            m.execute(f, node.body)
+            again = m.evaluate(f, node.test) if m.live else test
+        leaving.join(m, f, block, 0 if test.constant is True else live)
     m.here = here
     if local is None and m.is_local(again, m.live) and m.items:
         _leave_locally(m, f, again, node)

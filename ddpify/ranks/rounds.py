@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.ranks import assigning
+from ddpify.ranks import assigning, leaving
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankGuard, RankLoop, RankValue
 from ddpify.ranks.paths import last_exits
@@ -28,22 +28,26 @@ def run_rounds(
     live, around, outside = m.live, m.here, m.items
     turns: list[Item] = []
     here, broke = live, 0
-    for ranks, element, test in rounds:
-        m.live, m.items = here & ranks, []
-        if not m.live:
-            continue
-        if test is not None:
-            m.here = around.under(RankGuard(test, node.iter, f.module, True, m.live))
-        m.run.loops.append(loop)
-        started = m.live
-        assigning.assign(m, f, node.target, element)
-        m.execute(f, node.body)
-        turns.append(Inline(m.items, started, "continue"))
-        gone = started & ~m.live
-        broke |= _by(m.items, gone, "break")
-        here &= ~gone | _by(m.items, gone, "continue")
-    m.live, m.here, m.items = here, around, []
-    m.execute(f, node.orelse)
+    with leaving.block(m, f, node, "break") as block:
+        for ranks, element, test in rounds:
+            m.live, m.items = here & ranks, []
+            if not m.live:
+                continue
+            if test is not None:
+                m.here = around.under(RankGuard(test, node.iter, f.module, True, m.live))
+            m.run.loops.append(loop)
+            started = m.live
+            with leaving.block(m, f, node, "continue") as turn:
+                assigning.assign(m, f, node.target, element)
+                m.execute(f, node.body)
+                leaving.join(m, f, turn, m.live)
+            turns.append(Inline(m.items, started, "continue"))
+            gone = started & ~m.live
+            broke |= _by(m.items, gone, "break")
+            here &= ~gone | _by(m.items, gone, "continue")
+        m.live, m.here, m.items = here, around, []
+        m.execute(f, node.orelse)
+        leaving.join(m, f, block, m.live)
     turns += m.items
     m.items, m.live = outside, m.live | broke
     if turns:
