@@ -187,6 +187,13 @@ def bodies(item: Item) -> tuple[list[Item], ...]:
     return ()
 
 
+def flat(items: list[Item]) -> Iterator[Item]:
+    for item in items:
+        yield item
+        for body in bodies(item):
+            yield from flat(body)
+
+
 def parts(item: Item) -> bool:
     """Whether anything in it is for some ranks only."""
     return item.ranks != ALL or any(parts(one) for body in bodies(item) for one in body)
