@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -108,6 +107,5 @@ def telling(items: list[Item]) -> int:
 def _is_left_as_told(loop: Repeat) -> bool:
     """Whether what a rank was sent decides how often it goes round."""
     left = [guard.test for end in ends(loop.body) for guard in end.exit.guards[-1:]]
-    told = any("synced" in text(test.atoms[0]) for test in left)
-    counts = isinstance(loop.node, ast.While) and not loop.endless
-    return counts or told or any(one.synced for test in left for one in test.sources())
+    left += [] if loop.asked is None else [loop.asked]
+    return any(one.synced for test in left for one in test.sources())
