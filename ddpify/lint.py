@@ -13,15 +13,15 @@ from ddpify.ranks.imports import Modules
 from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
-from ddpify.ranks.single import asks_for_several
+from ddpify.ranks.single import runs_alone
 from ddpify.ranks.ways import way_to
-from ddpify.ranks.words import TRAINER
+from ddpify.ranks.words import LOOPS, TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.source import LATER, Site, Span
 
 UNREADABLE = "DDP000"
-_WAYS = tuple(f"{TRAINER}.{way}" for way in ("fit", "validate", "test", "predict"))
+_WAYS = tuple(f"{TRAINER}.{way}" for way in LOOPS)
 _BLANK = "{{"  # in the name of a file that is a template, which is filled in first
 FEW = 40  # files for which more processes are not worth starting
 
@@ -153,11 +153,9 @@ def _weighed(run: Run, one: Finding) -> Finding:
 
 
 def _is_proven(run: Run) -> bool:
-    if run.assumed:
-        return True
-    if run.tested:
-        return run.session is not None or asks_for_several(run)
-    return run.opener is not None or bool(run.frameworks)
+    if run.assumed or runs_alone(run):
+        return run.assumed
+    return run.hook or run.opener is not None or (run.script and bool(run.frameworks))
 
 
 def _program(run: Run) -> Program:

@@ -190,6 +190,7 @@ THEIRS: dict[str, set[str]] = {
     "jinja2": {"verify.report"},
     "matplotlib": {"verify.report"},
     "numpy": {"verify"},
+    "packaging": {"ranks.required"},
     "psutil": {"verify"},
     "rich": {"verify.progress"},
     "tensorboard": {"verify.observer.read_events"},

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from typing import Any
 
+from ddpify.ranks import apart
 from ddpify.ranks.events import Exit
-from ddpify.ranks.model import ALL, RankGuard
-from ddpify.ranks.origins import Symbol
+from ddpify.ranks.model import ALL
 from ddpify.ranks.paths import TooManyPaths, alike, begin, one_round, view
 from ddpify.ranks.trace import (
     ABORT,
@@ -30,10 +28,10 @@ from ddpify.ranks.trace import (
     bodies,
     ends,
     events,
+    flat,
     may_part,
     parts,
 )
-from ddpify.ranks.values import TENSOR, text
 from ddpify.ranks.words import COLLECTIVE_OPS
 from ddpify.source import Site
 
@@ -74,7 +72,10 @@ class Balance:
         self._compare(parting)
 
     def _compare(self, items: list[Item]) -> None:
-        if not items or alike(view(items, 0), view(items, 1)) or _is_told(items):
+        if not items or alike(view(items, 0), view(items, 1)):
+            return
+        if told := apart.telling(items):
+            self._report(items, told)
             return
         inner = [item for item in items if _all_ranks(item) and _uneven(item)]
         inner = _only_one(items, inner) or inner
@@ -89,20 +90,24 @@ class Balance:
             return
         self._report(items)
 
-    def _report(self, items: list[Item]) -> None:
+    def _report(self, items: list[Item], telling: int = 0) -> None:
+        """``telling``: the rank that sends orders to the others, who do much that it does not seem
+        to do; it may not enter what none of them does."""
         sides = [[e for e in events(items, rank) if e.ranks & (1 << rank)] for rank in (0, 1)]
         ops = [[event.op for event in side] for side in sides]
         matcher = SequenceMatcher(None, ops[0], ops[1], autojunk=False)
         parted = [code for code in matcher.get_opcodes() if code[0] != "equal"]
-        if any(isinstance(item, Unread) for item in _flat(items)):
+        if any(isinstance(item, Unread) for item in flat(items)):
             parted = parted[:1]  # later ones may be due to what was not read
         for _, a0, a1, b0, b1 in parted:
             for rank, first, last in ((0, a0, a1), (1, b0, b1)):
                 alone = sides[rank][first:last]
                 others = sides[1 - rank][b0 if rank == 0 else a0 :]
                 for event in alone:
+                    if telling and (telling != 1 << rank or event.op in ops[1 - rank]):
+                        continue
                     self._unmatched(event, rank, alone, others, items)
-        if not parted:
+        if not parted and not telling:
             self._exits_of_loops(items)
 
     def _unmatched(
@@ -114,7 +119,7 @@ class Balance:
         items: list[Item],
     ) -> None:
         guard = next((g for g in reversed(event.guards) if g.ranks != ALL), None)
-        if guard is not None and _asks_for_tensor(event.guards, guard):
+        if guard is not None and apart.asks_for_tensor(event.guards, guard):
             return
         left = _exit_before(items, event, 1 - rank)
         if guard is not None and (left is None or _later(guard.site, left.site)):
@@ -173,9 +178,8 @@ class Balance:
         ``beyond``: what else an error skips until it is caught."""
         for number, item in enumerate(items):
             rest = items[number + 1 :] + after
-            more = any(True for _ in events(rest))
             if isinstance(item, Split) and (loop is None or not _meet_again(item, rest)):
-                self._split(*_where_apart(item, rest, more, loop, beyond))
+                self._split(item, rest, loop, beyond)
             for body in bodies(item):
                 if isinstance(item, Repeat) and body is item.body:
                     self._splits(body, [], body, [*body, *rest, *beyond])
@@ -190,12 +194,13 @@ class Balance:
         self,
         item: Split,
         rest: list[Item],
-        more: bool,
         loop: list[Item] | None,
         beyond: Sequence[Item],
     ) -> None:
-        shared = dict.fromkeys(_shared(item.guard.test.atoms), False)
-        arms = (_where(item.arms[0], shared), item.arms[1]) if shared else item.arms
+        known, arms = apart.premises(item)
+        rest, beyond = apart.where(rest, known), apart.where(beyond, known)
+        loop = None if loop is None else apart.where(loop, known)
+        more = any(True for _ in events(rest))
         views = tuple(view(arm, 0) or view(arm, 1) for arm in arms)
         if any(v and v[-1] in CUT for v in views):
             return
@@ -249,77 +254,6 @@ def _met_next(inside: Sequence[Event], left: Exit) -> Event:
     return next(later, inside[0])
 
 
-def _shared(atoms: tuple[Any, Any]) -> frozenset[str]:
-    """What lets both ranks in: ``sharded`` in ``if sharded or is_main``."""
-    held = [_alternatives(atom) for atom in atoms if isinstance(atom, Symbol)]
-    return frozenset.intersection(*held) if held else frozenset()
-
-
-def _alternatives(atom: Symbol) -> frozenset[str]:
-    one_of = atom.parts[1:] if atom.parts[:1] == ("Or",) else (atom,)
-    return frozenset(text(one) for one in one_of)
-
-
-def _named(test: Any) -> set[str]:
-    """An attribute's key, and its name alone: that of one of several possible objects."""
-    return {text(test), text(test).partition("@")[0]}
-
-
-def _where(items: Sequence[Item], known: Mapping[str, bool]) -> list[Item]:
-    """The items where these conditions are so: only then do the ranks part."""
-    found: list[Item] = []
-    for item in items:
-        if isinstance(item, (Inline, Repeat)):
-            item = replace(item, body=_where(item.body, known))
-        elif isinstance(item, (Branch, Split)):
-            tests = item.tests if isinstance(item, Branch) else ()
-            answers = {_answer(test, known) for test in tests}
-            if answers in ({True}, {False}):
-                found += _where(item.arms[0 if True in answers else 1], known)
-                if found and isinstance(found[-1], End):
-                    break
-                continue
-            one, other = (_where(arm, known) for arm in item.arms)
-            item = replace(item, arms=(one, other))
-        found.append(item)
-    return found
-
-
-def _answer(test: Any, known: Mapping[str, bool]) -> bool | None:
-    """Whether a condition holds, where others are known: of both, of either, of the opposite."""
-    if not isinstance(test, Symbol):
-        return None
-    for key in _named(test) & known.keys():
-        return known[key]
-    if test.key.startswith("not ") and test.key[4:] in known:
-        return not known[test.key[4:]]
-    kind, *parts = test.parts or ("",)
-    if kind not in ("Not", "And", "Or"):
-        return None
-    held = [_answer(part, known) for part in parts]
-    if kind == "Not":
-        return None if held[0] is None else not held[0]
-    decides = kind == "Or"
-    return decides if decides in held else None if None in held else not decides
-
-
-_Parting = tuple[Split, list[Item], bool, list[Item] | None, Sequence[Item]]
-
-
-def _where_apart(
-    item: Split, rest: list[Item], more: bool, loop: list[Item] | None, beyond: Sequence[Item]
-) -> _Parting:
-    """What ``_split`` compares, without what is only done where the ranks agree."""
-    if item.agreed is None:
-        return item, rest, more, loop, beyond
-    known = {item.agreed[0]: not item.agreed[1]}
-    one, other = (_where(arm, known) for arm in item.arms)
-    rest = _where(rest, known)
-    more = any(True for _ in events(rest))
-    within = _where(loop, known) if loop is not None else None
-    return replace(item, arms=(one, other)), rest, more, within, _where(beyond, known)
-
-
 def _meet_again(item: Split, rest: list[Item]) -> bool:
     """Whether either arm, with the rest of the round, leads to the same collectives."""
     rounds = {one_round(arm + rest, rank) for arm in item.arms for rank in (0, 1)}
@@ -337,40 +271,15 @@ def _only(arms: tuple[list[Item], list[Item]]) -> Iterator[Event]:
     yield from (*sides[0], *sides[1])
 
 
-def _asks_for_tensor(guards: Sequence[RankGuard], guard: RankGuard) -> bool:
-    """Whether a helper, called under a condition on the rank, communicates if it is given a tensor:
-    here it may be given a number."""
-    inner = guards[guards.index(guard) + 1 :]
-    tests = (part for one in inner if one.holds for part in _all_of(one.test.atoms[0]))
-    return any(text(test).startswith(TENSOR) for test in tests)
-
-
-def _all_of(atom: Any) -> Iterator[Any]:
-    """The operands of ``a and b``."""
-    parts = atom.parts if isinstance(atom, Symbol) else ()
-    if parts[:1] == ("And",):
-        for part in parts[1:]:
-            yield from _all_of(part)
-    else:
-        yield atom
-
-
 def _exit_before(items: list[Item], event: Event, rank: int) -> Exit | None:
     """The last exit of ``rank`` alone that stands before ``event`` in the order of running."""
     found: Exit | None = None
-    for item in _flat(items):
+    for item in flat(items):
         if item is event:
             return found
         if isinstance(item, End) and item.ranks & (1 << rank) and item.ranks != ALL:
             found = item.exit
     return None
-
-
-def _flat(items: list[Item]) -> Iterator[Item]:
-    for item in items:
-        yield item
-        for body in bodies(item):
-            yield from _flat(body)
 
 
 def _later(a: Site, b: Site) -> bool:
@@ -379,31 +288,6 @@ def _later(a: Site, b: Site) -> bool:
 
 def _all_ranks(item: Item) -> bool:
     return item.ranks == ALL and not isinstance(item, (Event, End))
-
-
-def _is_told(items: list[Item]) -> bool:
-    """Whether some ranks alone go round until others tell them to stop: how often is not known.
-
-    ``while True: broadcast(order); if order == STOP: break``, of workers whose rank 0 sends orders.
-    """
-    loops = [one for one in _flat(items) if isinstance(one, Repeat) and one.ranks != ALL]
-    for loop in loops:
-        told = next(events(loop.body), None)
-        source = told.call.arg(1, "src") if told is not None and told.call is not None else None
-        other = (ALL & ~loop.ranks).bit_length() - 1
-        if told is None or source is None or source.constant != other:
-            continue
-        if _is_left_as_told(loop):
-            return any(told.op == e.op and e.ranks & (1 << other) for e in events(items, other))
-    return False
-
-
-def _is_left_as_told(loop: Repeat) -> bool:
-    """Whether what a rank was sent decides how often it goes round."""
-    left = [guard.test for end in ends(loop.body) for guard in end.exit.guards[-1:]]
-    told = any("synced" in text(test.atoms[0]) for test in left)
-    counts = isinstance(loop.node, ast.While) and not loop.endless
-    return counts or told or any(one.synced for test in left for one in test.sources())
 
 
 def _uneven(item: Item) -> bool:

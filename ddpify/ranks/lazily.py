@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import ast
 
+from ddpify.ranks.events import Store
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RankThing, RankValue
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import FALSE
+from ddpify.ranks.values import FALSE, NONE
 
 
 def first_use(m: RankMachine, f: RankFrame, node: ast.If, test: RankValue) -> RankValue:
     """The condition of an ``if``: false where all ranks have come by before."""
+    return FALSE if not test.known and (node, _owner(m, f, node)) in m.made else test
+
+
+def note_made(m: RankMachine, f: RankFrame, node: ast.If, stores: list[Store]) -> None:
+    """Remember what all ranks have set in the block of an ``if`` that asks for it."""
+    missing, owner, depth = _missing(node), _owner(m, f, node), len(m.here.guards)
+    if missing is None or owner is None:
+        return
+    set_here = [
+        one
+        for one in stores
+        if one.key == missing.attr and owner in one.base.things and one.ranks == ALL
+        if one.loops == m.here.loops and one.value != NONE
+    ]
+    inner = ([g for g in one.guards[depth:] if not g.test.known] for one in set_here)
+    ways = {tuple((guard.node, guard.holds) for guard in guards) for guards in inner}
+    arms = (way[0] for way in ways if len(way) == 1)  # of a condition: it is set in either
+    if () in ways or any(((asked, not holds),) in ways for asked, holds in arms):
+        m.made.add((node, owner))
+
+
+def _owner(m: RankMachine, f: RankFrame, node: ast.If) -> RankThing | None:
+    """The object whose attribute is asked for."""
     missing = _missing(node)
-    if missing is None or test.known:
-        return test
-    things = m.evaluate(f, missing.value).things
-    if len(things) != 1 or not _sets(node.body, missing, things[0]):
-        return test
-    if (node, things[0]) in m.made:
-        return FALSE
-    if m.live == ALL:
-        m.made.add((node, things[0]))
-    return test
+    things = m.evaluate(f, missing.value).things if missing is not None else ()
+    return things[0] if len(things) == 1 else None
 
 
 def _missing(node: ast.If) -> ast.Attribute | None:
@@ -36,34 +52,6 @@ def _missing(node: ast.If) -> ast.Attribute | None:
         return None
     plain = isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name)
     return asked if plain and isinstance(asked, ast.Attribute) else None
-
-
-def _sets(body: list[ast.stmt], asked: ast.Attribute, owner: RankThing) -> bool:
-    """Whether the attribute is set there, whatever else holds."""
-    return any(_does_set(one, asked, owner) for one in body)
-
-
-def _does_set(node: ast.stmt, asked: ast.Attribute, owner: RankThing) -> bool:
-    if isinstance(node, ast.Assign):
-        return ast.unparse(asked) in map(ast.unparse, node.targets)
-    if isinstance(node, ast.If):
-        return _sets(node.body, asked, owner) and _sets(node.orelse, asked, owner)
-    if isinstance(node, ast.With):
-        return _sets(node.body, asked, owner)
-    return isinstance(node, ast.Expr) and _builds(node.value, asked, owner)
-
-
-def _builds(call: ast.expr, asked: ast.Attribute, owner: RankThing) -> bool:
-    """``self._build()``, a method of the object that sets it."""
-    func = call.func if isinstance(call, ast.Call) else None
-    if not isinstance(func, ast.Attribute) or ast.dump(func.value) != ast.dump(asked.value):
-        return False
-    method = owner.cls.method(func.attr) if owner.cls is not None else None
-    if method is None or isinstance(method.node, ast.Lambda) or not method.parameters:
-        return False
-    own = ast.Attribute(ast.Name(method.parameters[0], ast.Load()), asked.attr, ast.Store())
-    plain = (one for one in method.node.body if isinstance(one, (ast.Assign, ast.If, ast.With)))
-    return any(_does_set(one, own, owner) for one in plain)
 
 
 def _asked_for(node: ast.expr) -> ast.expr | None:

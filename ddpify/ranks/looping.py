@@ -106,8 +106,11 @@ def _while_once(m: RankMachine, f: RankFrame, node: ast.While) -> None:
             again = m.evaluate(f, node.test) if m.live else test
         leaving.join(m, f, block, 0 if test.constant is True else live)
     m.here = here
-    if local is None and m.is_local(again, m.live) and m.items:
-        _leave_locally(m, f, again, node)
+    made = m.items[-1] if m.items else None
+    if isinstance(made, Repeat) and made.node is node:
+        made.asked = again
+        if m.is_local(again, m.live):
+            _leave_locally(m, f, again, node)
     m.live = outside
     _otherwise(m, f, node)
 
@@ -132,10 +135,8 @@ def _otherwise(m: RankMachine, f: RankFrame, node: LoopNode) -> None:
 
 def _leave_locally(m: RankMachine, f: RankFrame, test: RankValue, node: ast.While) -> None:
     """``while not stop`` whose body sets ``stop`` to what each rank has for itself."""
-    last = m.items[-1]
-    if isinstance(last, Repeat):
-        guard = RankGuard(test, node.test, f.module, True, m.live)
-        m.items[-1] = Split(guard, ([last], []), m.live, agreed_where(m, test))
+    guard = RankGuard(test, node.test, f.module, True, m.live)
+    m.items[-1] = Split(guard, ([m.items[-1]], []), m.live, agreed_where(m, test))
 
 
 def _trains(f: RankFrame, node: LoopNode) -> bool:

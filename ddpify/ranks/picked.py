@@ -18,10 +18,6 @@ _TESTS: Final = frozenset(
 )
 _NUMBERS: Final = frozenset("item tolist int".split())
 _NAMES: Final = frozenset("items keys named_parameters state_dict named_modules".split())
-_COUNTING: Final = frozenset("enumerate zip range".split())
-_FILES: Final = frozenset(
-    "open load read readlines read_text".split()
-)  # with the same names in all
 _PICKS: Final = frozenset("nonzero argwhere flatnonzero masked_select unique".split())
 
 
@@ -43,27 +39,21 @@ def note_key(m: RankMachine, base: RankValue, key: RankValue, site: Site) -> Non
     """Keep that a dict gets an entry under what this rank's samples say: a class, not the name of
     what is counted."""
     begun = base.keys is not None and all(name == "**" for name, _ in base.keys)
-    if not begun or not (m.own(key.origins) or key.by_rank):
+    if not begun or not m.own(key.origins):
         return  # one that has its names already gets no others
     made = {thing.name.rpartition(".")[2] for thing in key.sources()}
     told = any(o.what == PART and o.site.within(site) for o in key.origins)
-    told = told or _is_of_row(key, made) or ("split" in made and _FILES.isdisjoint(made))
+    told = told or _is_of_row(key)
     if made.isdisjoint(_NAMES) and (told or not made.isdisjoint(_NUMBERS)):
         m.run.keyed.append((base, site))
 
 
-def _is_of_row(key: RankValue, made: set[str]) -> bool:
-    """Whether a key is a field of a row that was dealt to this rank, ``row["kind"]``, or was chosen
-    by one; not the row itself, which may be the name of a field."""
-    if not _COUNTING.isdisjoint(made) or all(
-        o.what not in (PART, PIECE, STRIDE) for o in key.origins
-    ):
-        return False
-    atom = key.atoms[0]
-    if not isinstance(atom, Symbol):
-        return False
-    field = atom.parts[:1] == (ITEM,) and not isinstance(atom.parts[2], Symbol)
-    return field or atom.key.startswith("if@")
+def _is_of_row(key: RankValue) -> bool:
+    """Whether a key is a field of a row that was dealt to this rank, ``row["kind"]``; not the row
+    itself, which may be the name of a field."""
+    dealt = any(o.what in (PART, PIECE, STRIDE) for o in key.origins)
+    parts = key.atoms[0].parts if isinstance(key.atoms[0], Symbol) else ()
+    return dealt and parts[:1] == (ITEM,) and not isinstance(parts[2], Symbol)
 
 
 def in_number(value: RankValue) -> frozenset[Origin]:

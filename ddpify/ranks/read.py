@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.ranks import attributes, calls, functions, hooks, naming, prepared, words
+from ddpify.ranks import (
+    attributes,
+    calls,
+    functions,
+    hooks,
+    naming,
+    prepared,
+    trainer_hooks,
+    words,
+)
 from ddpify.ranks.files import DistributedProject
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
@@ -287,6 +296,7 @@ def _start(machine: RankReader, info: FunctionDefinition) -> None:
         if hooks.is_hook(info):
             _trained(machine, frame, info, made)
             return
+        machine.run.hook = trainer_hooks.is_hook(info)
         found = naming.class_attribute(machine, info.owner, info.name)
         value = found if found is not None else of(made)
         for thing in value.things:

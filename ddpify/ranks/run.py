@@ -62,6 +62,7 @@ class Run:
     mismatches: list[Mismatch] = field(default_factory=list)
     distributed: bool = False  # it opens a session, wraps a model, or enters a collective
     assumed: bool = False  # it is read as distributed whatever it says of itself
+    hook: bool = False  # it begins with what a framework calls, on all ranks
     session: RankCall | None = None  # what opens the process group
     joined: bool = True  # something opens one, or all of the project leaves that to others
     opened: bool = False  # something may have opened one, be it in code that is not read
@@ -108,7 +109,7 @@ class Run:
     @cached_property
     def opener(self) -> RankCall | None:
         """The call that begins the session: a process group's, or a framework's."""
-        return self.session or next(self.named(*words.STARTERS, words.HF_TRAINER), None)
+        return self.session or next(filter(_begins, self.calls), None)
 
     @property
     def unopened(self) -> RankCall | None:
@@ -198,6 +199,16 @@ class Run:
             if call.receiver is not None:
                 found.setdefault(call.method, []).append(call)
         return found
+
+
+_BEGINNING: Final = (*words.STARTERS, words.HF_TRAINER)
+
+
+def _begins(call: RankCall) -> bool:
+    """Whether it calls a framework, or makes what is a Trainer of the project's own."""
+    made = (one for one in call.result.things if one.call is call) if call.result else ()
+    own = (thing.cls for thing in made if thing.cls is not None)
+    return call.name in _BEGINNING or any(cls.inherits(*_BEGINNING) for cls in own)
 
 
 def _in_order(index: dict[str, list[RankCall]], names: tuple[str, ...]) -> Iterator[RankCall]:

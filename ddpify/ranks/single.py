@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from itertools import chain
 
 from ddpify.ranks import words
@@ -24,33 +23,21 @@ def one_process(run: Run) -> bool:
     return all(map(_one_device, made)) and all(_one_member(run, call) for call in opened)
 
 
+def runs_alone(run: Run) -> bool:
+    """Whether pytest runs it, in one process: it asks for no others."""
+    asks = any(may_be_several(call) for call in run.named(*_DEVICES))
+    return run.tested and run.session is None and not asks
+
+
 def is_tested(run: Run) -> bool:
     """Whether it is a test with a framework's objects, which work in the one process of pytest as
     well, and nothing of several processes."""
-    if run.session is not None or not run.tested:
-        return False
-    named = _TESTED.search(_first_line(run))
     objects = any(run.named("accelerate.Accelerator", *_DEVICES))
-    return bool(named) and objects and not any(map(_is_of_several, run.calls))
-
-
-_TESTED = re.compile(r"^\s*(async )?def test")
-
-
-def _first_line(run: Run) -> str:
-    """The line from which a function is read for itself."""
-    path, _, line = run.start.rpartition(":")
-    module = run.modules.get(path)
-    return module.source.text.splitlines()[int(line) - 1] if module is not None else ""
+    return objects and runs_alone(run) and not any(map(_is_of_several, run.calls))
 
 
 def _is_of_several(call: RankCall) -> bool:
-    """Whether a call is one of torch.distributed, or asks a framework for several processes."""
-    asked = call.name in _DEVICES and not _SEVERAL.isdisjoint(call.kwargs)
-    return asked or call.name.startswith(words.DIST) or call.name in (words.DDP, words.FSDP)
-
-
-_SEVERAL = frozenset({"devices", "strategy", "num_nodes"})
+    return call.name.startswith(words.DIST) or call.name in (words.DDP, words.FSDP)
 
 
 def is_idle(run: Run) -> bool:
@@ -123,11 +110,6 @@ def _said(run: Run, call: RankCall) -> bool:
     return bool(said) and all(said)
 
 
-def asks_for_several(run: Run) -> bool:
-    """Whether a Trainer or a Fabric is made with arguments that may start several processes."""
-    return any(may_be_several(call) for call in run.named(*_DEVICES))
-
-
 def may_be_several(trainer: RankCall) -> bool:
     """Whether the arguments of a Trainer or a Fabric may start several processes."""
     given = [trainer.kwargs.get(name) for name in ("devices", "gpus", "num_nodes")]
@@ -135,8 +117,14 @@ def may_be_several(trainer: RankCall) -> bool:
     strategy = trainer.kwargs.get("strategy")
     if any(_is_one(value) for value in counts[:1]) and len(counts) == 1:
         return False
-    word = strategy.constant if strategy is not None else None
-    return bool(counts) or (isinstance(word, str) and word.startswith(_SHARED))
+    said = (strategy.constant, *strategy.names()) if strategy is not None else ()
+    return bool(counts) or any(_is_shared(one) for one in said)
+
+
+def _is_shared(strategy: object) -> bool:
+    """``"ddp_spawn"``, or what a ``lightning.pytorch.strategies.DDPStrategy()`` is called."""
+    word = strategy.rpartition(".")[2].lower() if isinstance(strategy, str) else ""
+    return word.startswith(_SHARED)
 
 
 def _is_one(value: RankValue) -> bool:

@@ -12,7 +12,7 @@ from ddpify.ranks.attempts import attempt, is_alone
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.expressions import operation
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.lazily import first_use
+from ddpify.ranks.lazily import first_use, note_made
 from ddpify.ranks.looping import go_on_while, go_through
 from ddpify.ranks.matching import match
 from ddpify.ranks.model import RankValue
@@ -111,10 +111,16 @@ def _if(m: RankMachine, f: RankFrame, node: ast.If) -> None:
         f,
         test,
         node.test,
-        (lambda: execute(m, f, node.body), lambda: execute(m, f, node.orelse)),
+        (lambda: _body(m, f, node), lambda: execute(m, f, node.orelse)),
     )
     if m.live and m.live != live:
         f.left.append((len(m.journal), m.live, test))
+
+
+def _body(m: RankMachine, f: RankFrame, node: ast.If) -> None:
+    start = len(m.run.stores)
+    execute(m, f, node.body)
+    note_made(m, f, node, m.run.stores[start:])
 
 
 def _return(m: RankMachine, f: RankFrame, node: ast.Return) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddpify.ranks.events import Exit
-from ddpify.ranks.model import ALL, RankCall, RankGuard
+from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.modules import Module
 from ddpify.ranks.origins import Symbol
 from ddpify.source import Site
@@ -86,13 +86,15 @@ class Split:
 
 @dataclass(eq=False)
 class Repeat:
-    """A loop that all ranks run equally often; a ``break`` skips ``orelse``."""
+    """A loop that all ranks run equally often; a ``break`` skips ``orelse``. ``asked``: what a
+    ``while`` asks before it goes on."""
 
     key: str
     node: ast.AST
     body: list[Item]
     ranks: int
     orelse: list[Item] = field(default_factory=list)
+    asked: RankValue | None = None
 
     @property
     def endless(self) -> bool:
@@ -185,6 +187,13 @@ def bodies(item: Item) -> tuple[list[Item], ...]:
     if isinstance(item, (Repeat, Inline)):
         return (item.body,)
     return ()
+
+
+def flat(items: list[Item]) -> Iterator[Item]:
+    for item in items:
+        yield item
+        for body in bodies(item):
+            yield from flat(body)
 
 
 def parts(item: Item) -> bool:

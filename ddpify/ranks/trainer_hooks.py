@@ -9,6 +9,7 @@ from typing import Final
 from ddpify.ranks import functions, words
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import of, symbol
 
@@ -42,6 +43,14 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
         for callback in _callbacks(m, trainer):
             for name in _CALLBACK if whole else _EVALUATED:
                 _method(m, f, callback, name, known)
+
+
+def is_hook(info: FunctionDefinition) -> bool:
+    """Whether a Trainer calls a function: a method of its own, or of a callback."""
+    names = {words.HF_TRAINER: _OWN, words.HF_CALLBACK: _CALLBACK}
+    return info.owner is not None and any(
+        info.name in own and info.owner.inherits(base) for base, own in names.items()
+    )
 
 
 def _is_beside(trainer: RankThing, one: RankCall) -> bool:

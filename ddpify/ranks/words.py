@@ -244,6 +244,7 @@ COMMANDLINES: Final = (
     "lightning.pytorch.utilities.cli.LightningCLI",  # until Lightning 2
 )
 HF_TRAINER: Final = "transformers.Trainer"
+HF_CALLBACK: Final = "transformers.TrainerCallback"
 HF_ARGUMENTS: Final = "transformers.TrainingArguments"
 LOG_DIR: Final = f"{TRAINER}.log_dir"  # a property that broadcasts
 VERSIONED: Final = ("loggers.TensorBoardLogger", "loggers.CSVLogger")  # count their folders

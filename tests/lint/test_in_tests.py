@@ -62,3 +62,10 @@ def test_one_that_asks_for_several_does_not(tmp_path: Path) -> None:
 def test_nor_does_the_script_in_its_file(tmp_path: Path) -> None:
     text = f'{_STATES}\n\nif __name__ == "__main__":\n    test_weight()\n'
     assert Severity.ERROR in _severities(tmp_path, "test_them.py", text)
+
+
+@pytest.mark.parametrize(("name", "written"), [("test_them.py", False), ("them.py", True)])
+def test_a_file_is_written_once_there(name: str, written: bool, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(_STATES + '    torch.distributed.barrier()\n    torch.save(model, "a.pt")\n')
+    assert written is any(one.rule == "DDP601" for one in lint(tmp_path, [file]).findings)

@@ -15,6 +15,7 @@ from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
+from ddpify.ranks.single import runs_alone
 from ddpify.ranks.values import spread
 from ddpify.ranks.words import FILE_TESTS, OWN_FILES
 from ddpify.rules.shared.exclusion import excludes
@@ -261,7 +262,7 @@ def _has_ranks(run: Run) -> bool:
     if run.session is not None:
         return True
     if not run.script:
-        return bool(run.frameworks) and not run.tested
+        return bool(run.frameworks) and not runs_alone(run)
     if run.assumed or not run.frameworks or not run.frameworks <= _IDLE:
         return bool(run.frameworks)
     return run.opener is not None or any(map(_may_start, run.calls)) or _asks(run)
