@@ -7,11 +7,11 @@ from itertools import islice
 
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.neighbours import unmet_with_more
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
 from ddpify.rules.shared.crossed import crossed, exchanged
 from ddpify.rules.shared.messages import Message, messages
-from ddpify.rules.shared.neighbours import unmet_with_more
 from ddpify.rules.shared.seldom import seldom
 from ddpify.rules.shared.sides import of_torch
 from ddpify.site import Site

@@ -20,8 +20,16 @@ from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import LEAVING
-from ddpify.rules.shared.overlooked import loops, out_of_turn, overlooked
-from ddpify.rules.shared.sides import NAMES, is_beyond, kind, of_torch
+from ddpify.rules.shared.overlooked import loops
+from ddpify.rules.shared.sides import (
+    among_all,
+    group_of,
+    is_beyond,
+    kind,
+    of_torch,
+    peer_name,
+    sends,
+)
 
 _ANY: Final = frozenset({"mpi4py.MPI.ANY_SOURCE", "mpi4py.MPI.ANY_TAG"})
 MAX_MESSAGES = 400
@@ -58,17 +66,13 @@ class _NotKnown(Exception):
 def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
     """All messages between rank 0 and rank 1, once for each number that stands for those that are
     not known; nothing if one is not understood. ``meeting``: with the collectives of all ranks."""
-    calls = [call for call in run.calls if kind(call) is not None]
-    if not calls or not run.complete or any(map(is_beyond, run.calls)):
-        return []
-    if not run.script and len({call.method[-4:].lower() for call in calls}) == 1:
+    calls = among_all(run) if not any(map(is_beyond, run.calls)) else []
+    if not run.script and len(set(map(sends, calls))) == 1:
         return []  # a part of a program that only sends: others may receive in another part
-    if out_of_turn(run, calls) or overlooked(run, NAMES, not all(map(of_torch, calls))):
-        return []
-    if meeting:
-        calls = [call for call in run.calls if kind(call) is not None or _meets(call)]
+    if calls and meeting:
+        calls = sorted((*calls, *filter(_meets, run.calls)), key=lambda call: call.order)
     try:
-        return [[*_all(run, calls, rounds)] for rounds in _ROUNDS]
+        return [[*_all(run, calls, rounds)] for rounds in _ROUNDS] if calls else []
     except _NotKnown:
         return []
 
@@ -133,15 +137,13 @@ class _Turns:
     ) -> Iterator[Message]:
         place, how = self._place(turn), kind(self.call)
         if how is None:
-            first, other = self.rank == 0, 1 - self.rank
-            one = Message(self.call, self.rank, first, True, other, None, place, names, tests, True)
-            yield one
+            both = (self.rank == 0, True, 1 - self.rank, None)
+            yield Message(self.call, self.rank, *both, place, names, tests, meets=True)
             return
-        sends, waits, at_peer, at_tag = how
-        peer = self._peer(at_peer, sends, known)
+        peer = self._peer(known)
         if peer in (0, 1):
-            tag = self._tag(at_tag, sends, known)
-            yield Message(self.call, self.rank, sends, waits, peer, tag, place, names, tests)
+            tag = self._tag(known)
+            yield Message(self.call, self.rank, *how, peer, tag, place, names, tests)
 
     def _place(self, turn: tuple[int, ...]) -> tuple[int, ...]:
         """Where it comes among the others: by where its loops begin, and their rounds."""
@@ -156,7 +158,7 @@ class _Turns:
         return backend is not None and backend.constant == "nccl"
 
     def _is_of_all(self) -> bool:
-        group = self.call.arg(2, "group") if of_torch(self.call) else None
+        group = group_of(self.call)
         return group is None or is_world(group)
 
     def _conditions(self, known: dict[str, int | None]) -> dict[str, RankGuard] | None:
@@ -243,13 +245,10 @@ class _Turns:
             raise _NotKnown
         return [*numbers]
 
-    def _peer(self, at: int, sends: bool, known: dict[str, int | None]) -> int:
-        name = "dst" if sends else "src"
-        if not of_torch(self.call):
-            name, at = ("dest", 1) if sends else ("source", 1)
-        value = self.call.arg(at, name)
+    def _peer(self, known: dict[str, int | None]) -> int:
+        value = self.call.arg(1, peer_name(self.call))
         if value is None or value.names() & _ANY or value.constant == -1:
-            if sends:
+            if sends(self.call):
                 raise _NotKnown
             return 1 - self.rank
         peer = self._number(value.atoms[self.rank], known, None)
@@ -257,10 +256,10 @@ class _Turns:
             raise _NotKnown
         return peer
 
-    def _tag(self, at: int, sends: bool, known: dict[str, int | None]) -> int | None:
-        value = self.call.arg(at, "tag")
+    def _tag(self, known: dict[str, int | None]) -> int | None:
+        value = self.call.arg(3 if of_torch(self.call) else 2, "tag")
         if value is None and not self._blind:
-            return 0 if sends or of_torch(self.call) else None
+            return 0 if sends(self.call) or of_torch(self.call) else None
         if value is None or self._blind or value.names() & _ANY:
             return None
         tag = self._number(value.atoms[self.rank], known, None)

@@ -13,7 +13,7 @@ from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.modules import Module
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.sides import sides
+from ddpify.rules.shared.sides import among_all, group_of, is_beyond, kind, peer_name, sends
 from ddpify.rules.shared.syntax import dotted, scope
 
 _DEEPEST: Final = 12
@@ -25,8 +25,8 @@ Edges = Counter[tuple[int, int]]
 def unmet_with_more(run: Run) -> RankCall | None:
     """A receive that waits for who sends to somebody else, with three and with four processes,
     where all is right with two."""
-    found = [*sides(run)]
-    receives = [call for call, sends, _ in found if not sends]
+    found = [*_sides(run)]
+    receives = [call for call, gives, _ in found if not gives]
     plain = all(call.ranks == ALL and not _by_rank(call) for call, *_ in found)
     loops = {call.loops for call, *_ in found}
     if not receives or not plain or len(loops) != 1:
@@ -45,13 +45,45 @@ def _meet(run: Run, found: list[tuple[RankCall, bool, ast.expr]], world: int) ->
     sent, received = Edges(), Edges()
     for rank in range(world):
         numbers = _Numbers(run, rank, world)
-        for call, sends, node in found:
+        for call, gives, node in found:
             peer = numbers.of(call, node)
             if not isinstance(peer, int) or not 0 <= peer < world or peer == rank:
                 return None
-            edges, way = (sent, (rank, peer)) if sends else (received, (peer, rank))
+            edges, way = (sent, (rank, peer)) if gives else (received, (peer, rank))
             edges[way] += 1
     return sent == received
+
+
+def _sides(run: Run) -> Iterator[tuple[RankCall, bool, ast.expr]]:
+    """All sides of messages of a run: the call, whether it sends, and the expression of the peer;
+    nothing where one is not understood."""
+    found = []
+    more = (*filter(is_beyond, run.calls), *run.named(f"{words.DIST}P2POp"))
+    for call in among_all(run, more):
+        parts = _peers(call)
+        if parts is None:
+            return
+        found += [(call, gives, node) for gives, node in parts]
+    yield from found
+
+
+def _peers(call: RankCall) -> list[tuple[bool, ast.expr]] | None:
+    """Whether it sends, and to whom; None if that is not understood."""
+    if call.method == "batch_isend_irecv":
+        return []
+    if call.method == "P2POp":
+        way, given = call.arg(0, "op"), call.node_of(2, "peer")
+        names = {name.rpartition(".")[2] for name in way.names()} if way is not None else set()
+        if given is None or group_of(call) is not None or len(names) != 1:
+            return None
+        return [(names == {"isend"}, given)]
+    if kind(call) is None and call.method not in ("Sendrecv", "sendrecv"):
+        return None
+    if call.method in ("Sendrecv", "sendrecv"):
+        to, source = call.node_of(1, "dest"), call.node_of(4, "source")
+        return None if to is None or source is None else [(True, to), (False, source)]
+    given = call.node_of(1, peer_name(call))
+    return None if given is None or group_of(call) is not None else [(sends(call), given)]
 
 
 @dataclass(frozen=True)
