@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Final
 
+from ddpify.ranks.model import RankGuard, RankThing, RankValue
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.neighbours import unmet_with_more
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
 from ddpify.rules.shared.crossed import crossed, exchanged
 from ddpify.rules.shared.messages import Message, messages
-from ddpify.rules.shared.seldom import seldom
 from ddpify.rules.shared.sides import of_torch
 from ddpify.site import Site
+
+_ORDERS: Final = frozenset("Lt LtE Gt GtE".split())
+_TESTS: Final = frozenset("isfinite isnan isinf lt le gt ge less greater any all".split())
+_MODULES: Final = ("torch.", "numpy.", "math.")
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -29,14 +36,12 @@ def lint(run: Run) -> Iterable[Finding]:
             "DDP826",
             waiting.site,
             "with more than two ranks, whom this rank receives from sends to another one: a hang",
-            Severity.ERROR,
+            Severity.WARNING,
             advice="send to one neighbour and receive from the other",
         )
     held = [{one.way: (one, other) for one, other in unmet(found)} for found in messages(run)]
     if not held:
         return
-    if not run.script and len({one.sends for one in messages(run)[0]}) == 1:
-        return  # no script leads here: the other side may be in another program
     first, second = held
     wrong = {way: found for way, found in first.items() if way[0] == way[1]}
     if any(one.names for one, _ in wrong.values()):
@@ -74,7 +79,7 @@ def _swapped(run: Run) -> Iterator[Finding]:
             "DDP826",
             received.site,
             f"`{first}` is received here as `{second}`, and the other way round: wrong numbers",
-            Severity.ERROR,
+            Severity.WARNING,
             advice="receive in the order in which they are sent",
             because=((sent.site, f"`{first}` is sent here"),),
         )
@@ -83,7 +88,7 @@ def _swapped(run: Run) -> Iterator[Finding]:
 def _seldom(run: Run) -> Iterator[Finding]:
     """Messages of which one side's numbers decide."""
     held = [
-        {one.way: (one, guard, other) for one, guard, other in seldom(f)} for f in messages(run)
+        {one.way: (one, guard, other) for one, guard, other in _unsteady(f)} for f in messages(run)
     ]
     if len(held) != len([one for one in held if one]):
         return
@@ -95,10 +100,62 @@ def _seldom(run: Run) -> Iterator[Finding]:
             one.call.site,
             f"this message {what} only where rank {one.rank}'s own numbers say so, and rank"
             f" {other.rank} {waits} in each round: a hang",
-            Severity.ERROR,
+            Severity.WARNING,
             advice="send in each round whether something follows",
             because=((guard.site, "the condition"), (other.call.site, f"rank {other.rank} here")),
         )
+
+
+def _unsteady(found: list[Message]) -> Iterator[tuple[Message, RankGuard, Message]]:
+    """The message that is not there in each round, why, and the one that waits for it."""
+    ways = {one.way for one in found}
+    for way in ways:
+        here = [one for one in found if one.way == way]
+        sides = [[one for one in here if one.sends is sends] for sends in (True, False)]
+        if (way[1], way[0]) in ways or len(sides[0]) != len(sides[1]):
+            continue  # what comes back may say whether another one follows
+        for some, others in (sides, sides[::-1]):
+            guards = [_varying(one) for one in some]
+            alike = {_others(one) for one in here}
+            if len(alike) == 1 and None not in guards and not any(one.tests for one in others):
+                yield from ((some[0], guard, others[0]) for guard in guards[:1] if guard)
+
+
+def _others(one: Message) -> frozenset[str]:
+    """What else decides how often it is there."""
+    keys = {getattr(test.test.atoms[one.rank], "key", "") for test in one.tests}
+    return one.names - {f"{key} {holds}" for key in keys for holds in (True, False)}
+
+
+def _varying(one: Message) -> RankGuard | None:
+    """The only condition, if it compares a number that is computed in each round."""
+    guard = one.tests[0] if len(one.tests) == 1 else None
+    if guard is None:
+        return None
+    inside = [loop for loop in one.call.loops if guard in one.call.conditions_in(loop)]
+    around = inside or [loop for loop in one.call.loops if guard.site.within(loop.site)]
+    if not around:
+        return None
+    if not _compares(guard.test, one.rank):
+        return None
+    made = (thing.call for thing in guard.test.sources())
+    return guard if any(call is not None and around[-1] in call.loops for call in made) else None
+
+
+def _compares(test: RankValue, rank: int) -> bool:
+    """Whether it says how large a number is: not whether there is one, nor which one it is."""
+    atom = test.atoms[rank]
+    if isinstance(atom, Symbol) and atom.parts[:1] == ("Not",):
+        atom = atom.parts[1]
+    if isinstance(atom, Symbol) and atom.parts[:1] != ():
+        counted = any(text(part).startswith("len(") for part in atom.parts[1:])
+        return atom.parts[0] in _ORDERS and not counted
+    return bool(test.things) and all(map(_is_test, test.things))
+
+
+def _is_test(thing: RankThing) -> bool:
+    """``torch.isfinite(loss)``, ``(loss < best).all()``."""
+    return thing.name.startswith(_MODULES) and thing.name.rpartition(".")[2] in _TESTS
 
 
 def _finding(run: Run, one: Message, other: Message | None) -> Finding:

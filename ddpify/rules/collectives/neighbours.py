@@ -27,17 +27,31 @@ def unmet_with_more(run: Run) -> RankCall | None:
     where all is right with two."""
     found = [*_sides(run)]
     receives = [call for call, gives, _ in found if not gives]
-    plain = all(call.ranks == ALL and not _by_rank(call) for call, *_ in found)
+    plain = all(call.ranks == ALL and not call.star for call, *_ in found)
     loops = {call.loops for call, *_ in found}
     if not receives or not plain or len(loops) != 1:
+        return None
+    if any(_is_for_some(run, call) for call, *_ in found):
         return None
     if _meet(run, found, 2) is True and all(_meet(run, found, n) is False for n in _WORLDS):
         return receives[0]
     return None
 
 
-def _by_rank(call: RankCall) -> bool:
-    return any(guard.test.by_rank for guard in call.conditions) or call.star
+def _is_for_some(run: Run, call: RankCall) -> bool:
+    """Whether some ranks make it, or all of them with some numbers of processes only."""
+    left = (one for one in run.exits if one.order < call.order)
+    guards = (*call.conditions, *(guard for one in left for guard in one.guards))
+    if any(guard.test.by_rank for guard in guards):
+        return True
+    return any(_tells_apart(run, one, node) for one in call.way for node in _own(scope(one)))
+
+
+def _tells_apart(run: Run, call: RankCall, node: ast.AST) -> bool:
+    """``assert world == 2``, ``if world != 2: return``."""
+    if not isinstance(node, (ast.Assert, ast.If)):
+        return False
+    return len({_Numbers(run, 0, world).of(call, node.test) for world in (2, *_WORLDS)}) > 1
 
 
 def _meet(run: Run, found: list[tuple[RankCall, bool, ast.expr]], world: int) -> bool | None:
@@ -163,15 +177,18 @@ class _Numbers:
     def _named(self, node: ast.Name | ast.Attribute, at: _Scope, depth: int) -> Any:
         root = at.node if isinstance(node, ast.Name) else at.module.tree
         found = [*_assigned(root, ast.unparse(node))]
-        value, place = found[0] if len(found) == 1 else (None, None)
-        if value is not None:
-            where = at if isinstance(node, ast.Name) else self._around(at.module, value)
-            held = self._value(value, where, depth)
-            return held if place is None else held[place] if isinstance(held, tuple) else None
-        if found or not isinstance(node, ast.Name):
+        handed = _given(at, node.id) if isinstance(node, ast.Name) else None
+        if len(found) + (handed is not None) != 1:
             return None
-        given = _given(at, node.id)
-        return self._value(given[0], given[1], depth) if given is not None else None
+        if handed is not None:
+            return self._value(*handed, depth)
+        value, place = found[0]
+        if value is None:
+            return None
+        held = self._value(
+            value, at if isinstance(node, ast.Name) else self._around(at.module, value), depth
+        )
+        return held if place is None else held[place] if isinstance(held, tuple) else None
 
     def _around(self, module: Module, value: ast.expr) -> _Scope:
         """Where ``self.peer = value`` stands, and who called that."""
@@ -201,18 +218,23 @@ def _own(root: ast.AST) -> Iterator[ast.AST]:
 
 def _assigned(root: ast.AST, name: str) -> Iterator[tuple[ast.expr | None, int | None]]:
     """What is assigned to a name, and which of its elements; None for what is not followed."""
-    for node in ast.walk(root):
-        if isinstance(node, (ast.AugAssign, ast.For)) and ast.unparse(node.target) == name:
-            yield None, None
-        if not isinstance(node, ast.Assign):
-            continue
-        for target in node.targets:
-            if ast.unparse(target) == name:
-                yield node.value, None
-            elif isinstance(target, ast.Tuple):
-                for place, one in enumerate(target.elts):
-                    if ast.unparse(one) == name:
-                        yield node.value, place
+    nodes = [*ast.walk(root)]
+    plain: dict[ast.AST, tuple[ast.expr, int | None]] = {
+        one: held for node in nodes for one, held in _targets(node)
+    }
+    for node in nodes:
+        if isinstance(getattr(node, "ctx", None), ast.Store) and ast.unparse(node) == name:
+            yield plain.get(node) or (None, None)
+
+
+def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, tuple[ast.expr, int | None]]]:
+    """What a statement assigns to, the value, and which of its elements."""
+    if not isinstance(node, ast.Assign):
+        return
+    for target in node.targets:
+        yield target, (node.value, None)
+        for place, one in enumerate(target.elts if isinstance(target, ast.Tuple) else ()):
+            yield one, (node.value, place)
 
 
 def _given(at: _Scope, name: str) -> tuple[ast.expr, _Scope] | None:
