@@ -13,7 +13,7 @@ from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.modules import Module
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.sides import among_all, group_of, is_beyond, kind, peer_name, sends
+from ddpify.rules.shared.sides import among_all, is_beyond, kind, peer_name, sends
 from ddpify.rules.shared.syntax import dotted, scope
 
 _DEEPEST: Final = 12
@@ -27,9 +27,9 @@ def unmet_with_more(run: Run) -> RankCall | None:
     where all is right with two."""
     found = [*_sides(run)]
     receives = [call for call, gives, _ in found if not gives]
-    plain = all(call.ranks == ALL and not call.star for call, *_ in found)
+    everywhere = all(call.ranks == ALL for call, *_ in found)
     loops = {call.loops for call, *_ in found}
-    if not receives or not plain or len(loops) != 1:
+    if not receives or not everywhere or len(loops) != 1:
         return None
     if any(_is_for_some(run, call) for call, *_ in found):
         return None
@@ -72,8 +72,8 @@ def _sides(run: Run) -> Iterator[tuple[RankCall, bool, ast.expr]]:
     """All sides of messages of a run: the call, whether it sends, and the expression of the peer;
     nothing where one is not understood."""
     found = []
-    more = (*filter(is_beyond, run.calls), *run.named(f"{words.DIST}P2POp"))
-    for call in among_all(run, more):
+    others = (*filter(is_beyond, run.calls), *run.named(f"{words.DIST}P2POp"))
+    for call in among_all(run, others):
         parts = _peers(call)
         if parts is None:
             return
@@ -88,7 +88,7 @@ def _peers(call: RankCall) -> list[tuple[bool, ast.expr]] | None:
     if call.method == "P2POp":
         way, given = call.arg(0, "op"), call.node_of(2, "peer")
         names = {name.rpartition(".")[2] for name in way.names()} if way is not None else set()
-        if given is None or group_of(call) is not None or len(names) != 1:
+        if given is None or len(names) != 1:
             return None
         return [(names == {"isend"}, given)]
     if kind(call) is None and call.method not in ("Sendrecv", "sendrecv"):
@@ -97,7 +97,7 @@ def _peers(call: RankCall) -> list[tuple[bool, ast.expr]] | None:
         to, source = call.node_of(1, "dest"), call.node_of(4, "source")
         return None if to is None or source is None else [(True, to), (False, source)]
     given = call.node_of(1, peer_name(call))
-    return None if given is None or group_of(call) is not None else [(sends(call), given)]
+    return None if given is None else [(sends(call), given)]
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def _named(value: RankValue, rank: int) -> str | None:
     atom = value.atoms[rank]
     if isinstance(atom, str):
         return _NAMES.get(atom) or _PLAIN.get(atom)
-    names = {thing.name for thing in value.things if value.ranks_of(thing) & (1 << rank)}
+    names = {thing.name for thing in value.things_on(rank)}
     name = names.pop() if len(names) == 1 else ""
     if name.startswith("builtins."):
         return _PLAIN.get(name.removeprefix("builtins."))

@@ -43,7 +43,7 @@ def extent(value: RankValue, rank: int) -> Extent | None:
     """The number of elements on a rank, if each of its factors is a number or has a name."""
     if value.items is not None or value.keys is not None:
         return None
-    things = [thing for thing in value.things if value.ranks_of(thing) & (1 << rank)]
+    things = value.things_on(rank)
     atom = value.atoms[rank]
     if len(things) != 1 or not isinstance(atom, Symbol) or atom.parts:
         return None

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, Final
 
 from ddpify.ranks import sizes, words
-from ddpify.ranks.collective import collective, is_world
+from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import RankCall, RankGuard, RankLoop
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
@@ -23,8 +23,6 @@ from ddpify.ranks.trace import LEAVING
 from ddpify.rules.shared.overlooked import loops
 from ddpify.rules.shared.sides import (
     among_all,
-    group_of,
-    is_beyond,
     kind,
     of_torch,
     peer_name,
@@ -66,7 +64,7 @@ class _NotKnown(Exception):
 def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
     """All messages between rank 0 and rank 1, once for each number that stands for those that are
     not known; nothing if one is not understood. ``meeting``: with the collectives of all ranks."""
-    calls = among_all(run) if not any(map(is_beyond, run.calls)) else []
+    calls = among_all(run)
     if not run.script and len(set(map(sends, calls))) == 1:
         return []  # a part of a program that only sends: others may receive in another part
     if calls and meeting:
@@ -115,8 +113,6 @@ class _Turns:
 
     def messages(self) -> Iterator[Message]:
         """The messages, in their order."""
-        if self.call.star or self.call.swallows or not self._is_of_all():
-            raise _NotKnown
         left = frozenset(self._exits())
         names: set[str] = set()
         held = [self._numbers(loop, names) for loop in self.around]
@@ -156,10 +152,6 @@ class _Turns:
         """Whether tags are not looked at: by NCCL."""
         backend = self.run.session.arg(0, "backend") if self.run.session is not None else None
         return backend is not None and backend.constant == "nccl"
-
-    def _is_of_all(self) -> bool:
-        group = group_of(self.call)
-        return group is None or is_world(group)
 
     def _conditions(self, known: dict[str, int | None]) -> dict[str, RankGuard] | None:
         """What decides whether this is reached, where it is not known; None if it is not."""
@@ -216,7 +208,8 @@ class _Turns:
             before = left.order < self.call.order and left.function in way
             if not (before or inside) or not left.ranks & (1 << self.rank):
                 continue
-            if left.kind != "abort" and (inside or not _is_certain(left.guards, self.rank)):
+            unsure = inside or any(guard.is_open(self.rank) for guard in left.guards)
+            if left.kind != "abort" and unsure:
                 yield f"left at {left.site}"
 
     def _skips(self) -> Iterator[Exit]:
@@ -294,10 +287,6 @@ def _common(left: Exit, call: RankCall) -> list[RankLoop]:
     if left.function is None or left.kind not in LEAVING:
         return loops
     return [loop for loop in loops if loop.site.within(left.function.site)]
-
-
-def _is_certain(guards: Any, rank: int) -> bool:
-    return not any(isinstance(guard.test.atoms[rank], Symbol) for guard in guards)
 
 
 def in_order(found: list[Message], rank: int) -> list[Message]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks import other_libraries, words
+from ddpify.ranks.collective import is_world
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.overlooked import out_of_turn, overlooked
@@ -30,15 +31,21 @@ _NOT_FOLLOWED: Final = frozenset(
 NAMES: Final = frozenset((*_TORCH, *_MPI))
 
 
-def among_all(run: Run, more: Iterable[RankCall] = ()) -> list[RankCall]:
-    """The sides of messages that are exchanged among all ranks, and ``more`` of them; nothing if
-    one may be overlooked. Those in a group of some ranks never meet any of these."""
-    calls = [*(call for call in run.calls if kind(call) is not None), *more]
-    if not calls or not run.complete or out_of_turn(run, calls):
+def among_all(run: Run, others: Iterable[RankCall] = ()) -> list[RankCall]:
+    """The sides of messages that are exchanged among all ranks, and ``others``, which the caller
+    follows; nothing if one is not followed, or may be overlooked. Those in a group that is made of
+    some ranks never meet any of these."""
+    calls = [*(call for call in run.calls if kind(call) is not None), *others]
+    if not calls or any(is_beyond(call) and call not in calls for call in run.calls):
+        return []
+    if any(call.star or call.swallows for call in calls):
+        return []
+    if not run.complete or out_of_turn(run, calls):
         return []
     if overlooked(run, NAMES, not all(map(of_torch, calls))):
         return []
-    return [call for call in calls if not _is_in_group(call)]
+    found = [call for call in calls if _group(call).names() != {f"{words.DIST}new_group"}]
+    return found if all(is_world(_group(call)) for call in found) else []
 
 
 def sent_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
@@ -48,16 +55,14 @@ def sent_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     Each sends to another one: what all send to rank 0 is received by another program.
     """
     calls = among_all(run) if run.script else []
-    if any(map(is_beyond, run.calls)) or not all(_waits(call) for call in calls):
+    if not all(map(_waits, calls)):
         return
     pairs = []
     for call in calls:
         if not sends(call):
             first = next((c for c in calls if sends(c) and _turn(c) == _turn(call)), None)
-            if first is None or first.order > call.order or call.star or call.swallows:
-                return
-            peer = first.arg(1, peer_name(first))
-            if peer is None or not peer.by_rank:
+            peer = first.arg(1, peer_name(first)) if first is not None else None
+            if first is None or first.order > call.order or peer is None or not peer.by_rank:
                 return
             pairs.append((first, call))
     yield from pairs
@@ -99,16 +104,10 @@ def kind(call: RankCall) -> tuple[bool, bool] | None:
     return None
 
 
-def group_of(call: RankCall) -> RankValue | None:
-    """The group that a call of torch.distributed names."""
-    return call.arg(3 if call.method == "P2POp" else 2, "group") if of_torch(call) else None
-
-
-def _is_in_group(call: RankCall) -> bool:
-    group = group_of(call)
-    if group is None or None in group.atoms:
-        return False
-    return group.names() == {f"{words.DIST}new_group"}
+def _group(call: RankCall) -> RankValue:
+    """The group that a call of torch.distributed names; that of all ranks is None."""
+    named = call.arg(3 if call.method == "P2POp" else 2, "group") if of_torch(call) else None
+    return named or RankValue((None, None))
 
 
 def is_beyond(call: RankCall) -> bool:

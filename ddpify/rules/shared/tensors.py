@@ -35,7 +35,7 @@ _PYTHON: Final = {float: "float32", int: "int64", bool: "bool"}
 
 def dtype(value: RankValue, rank: int) -> str | None:
     """The type of a tensor's, or an array's, numbers on a rank."""
-    things = [thing for thing in value.things if value.ranks_of(thing) & (1 << rank)]
+    things = value.things_on(rank)
     if not things and _is_arithmetic(value.atoms[rank]):
         made = [t for t in value.deps if t.kind == "result" and _makes(t.name)]
         kinds = {_of_thing(value, one, rank) for one in made}
@@ -89,7 +89,7 @@ def _cast(call: RankCall, rank: int) -> str | None:
 
 def _named(value: RankValue, rank: int) -> str | None:
     """``torch.long``."""
-    names = {t.name for t in value.things if value.ranks_of(t) & (1 << rank)}
+    names = {thing.name for thing in value.things_on(rank)}
     name = names.pop() if len(names) == 1 else ""
     last = name.removeprefix("torch.")
     last = _ALIASES.get(last, last)

@@ -58,7 +58,7 @@ def _is_certain(shared: Collective) -> bool:
     """Whether the ranks surely wait in it, in groups of which each is made once."""
     call = shared.call
     unknown = any(
-        isinstance(guard.test.atoms[rank], Symbol)
+        guard.is_open(rank)
         for guard in call.conditions
         for rank in (0, 1)
         if call.ranks & (1 << rank)
