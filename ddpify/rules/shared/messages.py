@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final
+from typing import Any
 
 from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Exit
-from ddpify.ranks.model import RankCall, RankGuard, RankLoop
+from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankValue
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
-from ddpify.ranks.trace import LEAVING
+from ddpify.ranks.trace import ABORT
 from ddpify.rules.shared.overlooked import loops
 from ddpify.rules.shared.sides import (
     among_all,
@@ -29,7 +29,6 @@ from ddpify.rules.shared.sides import (
     sends,
 )
 
-_ANY: Final = frozenset({"mpi4py.MPI.ANY_SOURCE", "mpi4py.MPI.ANY_TAG"})
 MAX_MESSAGES = 400
 _ROUNDS = (3, 5)  # what a number of rounds that is not known is taken for, one after the other
 
@@ -85,7 +84,7 @@ def _meets(call: RankCall) -> bool:
 
 def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
     starts: dict[RankLoop, int] = {}
-    around = {call: tuple(loops(run, call)) for call in calls}
+    around = {call: loops(run, call) for call in calls}
     for call in calls:
         for loop in around[call]:
             starts.setdefault(loop, call.order)
@@ -166,8 +165,8 @@ class _Turns:
             if not unknown:
                 return None
             if len(unknown) > 1:
-                names[f"left at {left.site}"] = own[-1]
-            for guard in unknown.values() if len(unknown) == 1 else ():
+                raise _NotKnown
+            for guard in unknown.values():
                 names[f"{guard.test.atoms[self.rank].key} {not guard.holds}"] = guard
         return names
 
@@ -199,26 +198,19 @@ class _Turns:
         return bool(COMPARISONS[atom.parts[0]](one, other))
 
     def _exits(self) -> Iterator[str]:
-        """What may have led the rank away before, where that is not known."""
+        """What may end a loop around it."""
         way = {one.function for one in self.call.way}
         for left in self.run.exits:
-            if left.kind == "continue" or (left.kind in LEAVING and left.function not in way):
-                continue
-            inside = _common(left, self.call)
-            before = left.order < self.call.order and left.function in way
-            if not (before or inside) or not left.ranks & (1 << self.rank):
-                continue
-            unsure = inside or any(guard.is_open(self.rank) for guard in left.guards)
-            if left.kind != "abort" and unsure:
+            mine = left.ranks & (1 << self.rank) and left.function in way
+            ends = mine and not set(left.loops).isdisjoint(self.call.loops)
+            if ends and left.kind not in ("continue", ABORT):
                 yield f"left at {left.site}"
 
     def _skips(self) -> Iterator[Exit]:
         """The ``continue`` statements above it, in a loop around it."""
-        way = {one.function for one in self.call.way}
         for left in self.run.exits:
             mine = left.kind == "continue" and left.ranks & (1 << self.rank)
-            before = left.order < self.call.order and left.function in way
-            if mine and before and left.loops and left.loops[-1] in self.call.loops:
+            if mine and left.order < self.call.order and left.loops[-1] in self.call.loops:
                 yield left
 
     def _numbers(self, loop: RankLoop, names: set[str]) -> list[int | None]:
@@ -239,26 +231,22 @@ class _Turns:
         return [*numbers]
 
     def _peer(self, known: dict[str, int | None]) -> int:
-        value = self.call.arg(1, peer_name(self.call))
-        if value is None or value.names() & _ANY or value.constant == -1:
-            if sends(self.call):
-                raise _NotKnown
-            return 1 - self.rank
-        peer = self._number(value.atoms[self.rank], known, None)
-        if not isinstance(peer, int):
-            raise _NotKnown
-        return peer
+        return self._named(self.call.arg(1, peer_name(self.call)), known)
 
     def _tag(self, known: dict[str, int | None]) -> int | None:
         value = self.call.arg(3 if of_torch(self.call) else 2, "tag")
-        if value is None and not self._blind:
-            return 0 if sends(self.call) or of_torch(self.call) else None
-        if value is None or self._blind or value.names() & _ANY:
+        if self._blind:
             return None
-        tag = self._number(value.atoms[self.rank], known, None)
-        if not isinstance(tag, int):
+        if value is None:
+            return 0 if sends(self.call) or of_torch(self.call) else None
+        return self._named(value, known)
+
+    def _named(self, value: RankValue | None, known: dict[str, int | None]) -> int:
+        """The number of a peer or of a tag; any one will do is none."""
+        number = self._number(value.atoms[self.rank], known, None) if value is not None else None
+        if not isinstance(number, int) or number < 0:
             raise _NotKnown
-        return None if tag == -1 else tag
+        return number
 
     def _number(self, atom: Any, known: dict[str, int | None], names: set[str] | None) -> Any:
         """An atom, computed; what is not known stands for some number, if names may be given."""
@@ -279,14 +267,6 @@ class _Turns:
             return None
         names.add(atom.key)
         return self.rounds
-
-
-def _common(left: Exit, call: RankCall) -> list[RankLoop]:
-    """The loops around both that the exit may end: those of the function that it leaves."""
-    loops = [loop for loop in left.loops if loop in call.loops]
-    if left.function is None or left.kind not in LEAVING:
-        return loops
-    return [loop for loop in loops if loop.site.within(left.function.site)]
 
 
 def in_order(found: list[Message], rank: int) -> list[Message]:
