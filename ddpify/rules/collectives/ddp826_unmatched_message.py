@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from ddpify.ranks.model import RankGuard, RankThing, RankValue
+from ddpify.ranks.model import RankGuard
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
@@ -19,14 +19,11 @@ from ddpify.rules.shared.messages import Message, messages
 from ddpify.rules.shared.sides import of_torch
 from ddpify.site import Site
 
-_ORDERS: Final = frozenset("Lt LtE Gt GtE".split())
-_TESTS: Final = frozenset("isfinite isnan isinf lt le gt ge less greater any all".split())
-_MODULES: Final = ("torch.", "numpy.", "math.")
+_ORDERS: Final = frozenset((name,) for name in "Lt LtE Gt GtE".split())
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per direction in which a message has no other side, whatever the number of
-    rounds that is not known."""
+    """Yield a finding per direction in which a message has no other side."""
     yield from _mixed(run)
     yield from _swapped(run)
     yield from _seldom(run)
@@ -39,16 +36,10 @@ def lint(run: Run) -> Iterable[Finding]:
             Severity.WARNING,
             advice="send to one neighbour and receive from the other",
         )
-    held = [{one.way: (one, other) for one, other in unmet(found)} for found in messages(run)]
-    if not held:
-        return
-    first, second = held
-    wrong = {way: found for way, found in first.items() if way[0] == way[1]}
-    if any(one.names for one, _ in wrong.values()):
-        return  # `if args.role == "server"`: what is not known tells the ranks apart
-    for way, (one, other) in (wrong or first).items():
-        if way in second and second[way][0].call is one.call:
-            yield _finding(run, one, other)
+    found = [*unmet(messages(run))]
+    wrong = [(one, other) for one, other in found if one.way[0] == one.way[1]]
+    if not any(one.names for one, _ in wrong):  # `if args.role == "server"`: who is who
+        yield from (_finding(one, other) for one, other in wrong or found)
 
 
 def _mixed(run: Run) -> Iterator[Finding]:
@@ -87,12 +78,7 @@ def _swapped(run: Run) -> Iterator[Finding]:
 
 def _seldom(run: Run) -> Iterator[Finding]:
     """Messages of which one side's numbers decide."""
-    held = [
-        {one.way: (one, guard, other) for one, guard, other in _unsteady(f)} for f in messages(run)
-    ]
-    if len(held) != len([one for one in held if one]):
-        return
-    for one, guard, other in held[0].values() if held else ():
+    for one, guard, other in _unsteady(messages(run)):
         what = "is sent" if one.sends else "is received"
         waits = "waits for it" if one.sends else "sends it"
         yield Finding(
@@ -115,50 +101,24 @@ def _unsteady(found: list[Message]) -> Iterator[tuple[Message, RankGuard, Messag
         if (way[1], way[0]) in ways or len(sides[0]) != len(sides[1]):
             continue  # what comes back may say whether another one follows
         for some, others in (sides, sides[::-1]):
-            guards = [_varying(one) for one in some]
-            alike = {_others(one) for one in here}
-            if len(alike) == 1 and None not in guards and not any(one.tests for one in others):
-                yield from ((some[0], guard, others[0]) for guard in guards[:1] if guard)
-
-
-def _others(one: Message) -> frozenset[str]:
-    """What else decides how often it is there."""
-    keys = {getattr(test.test.atoms[one.rank], "key", "") for test in one.tests}
-    return one.names - {f"{key} {holds}" for key in keys for holds in (True, False)}
+            guard = _varying(some[0])
+            if guard is not None and all(one.names < some[0].names for one in others):
+                yield some[0], guard, others[0]
 
 
 def _varying(one: Message) -> RankGuard | None:
-    """The only condition, if it compares a number that is computed in each round."""
+    """The only condition, if it says how large a number is that is computed in each round."""
     guard = one.tests[0] if len(one.tests) == 1 else None
-    if guard is None:
+    atom = guard.test.atoms[one.rank] if guard is not None else None
+    if guard is None or not isinstance(atom, Symbol) or atom.parts[:1] not in _ORDERS:
         return None
-    inside = [loop for loop in one.call.loops if guard in one.call.conditions_in(loop)]
-    around = inside or [loop for loop in one.call.loops if guard.site.within(loop.site)]
-    if not around:
-        return None
-    if not _compares(guard.test, one.rank):
+    if any(text(part).startswith("len(") for part in atom.parts):
         return None
     made = (thing.call for thing in guard.test.sources())
-    return guard if any(call is not None and around[-1] in call.loops for call in made) else None
+    return guard if any(call and {*call.loops} & {*one.call.loops} for call in made) else None
 
 
-def _compares(test: RankValue, rank: int) -> bool:
-    """Whether it says how large a number is: not whether there is one, nor which one it is."""
-    atom = test.atoms[rank]
-    if isinstance(atom, Symbol) and atom.parts[:1] == ("Not",):
-        atom = atom.parts[1]
-    if isinstance(atom, Symbol) and atom.parts[:1] != ():
-        counted = any(text(part).startswith("len(") for part in atom.parts[1:])
-        return atom.parts[0] in _ORDERS and not counted
-    return bool(test.things) and all(map(_is_test, test.things))
-
-
-def _is_test(thing: RankThing) -> bool:
-    """``torch.isfinite(loss)``, ``(loss < best).all()``."""
-    return thing.name.startswith(_MODULES) and thing.name.rpartition(".")[2] in _TESTS
-
-
-def _finding(run: Run, one: Message, other: Message | None) -> Finding:
+def _finding(one: Message, other: Message | None) -> Finding:
     sender, receiver = one.way
     if sender == receiver:
         what, advice = f"rank {sender} exchanges this message with itself", "name the other rank"

@@ -30,7 +30,7 @@ from ddpify.rules.shared.sides import (
 )
 
 MAX_MESSAGES = 400
-_ROUNDS = (3, 5)  # what a number of rounds that is not known is taken for, one after the other
+_ROUNDS = 6  # what a number of rounds that is not known is taken for
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,16 @@ class _NotKnown(Exception):
     """Something of a message is not understood."""
 
 
-def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
-    """All messages between rank 0 and rank 1, once for each number that stands for those that are
-    not known; nothing if one is not understood. ``meeting``: with the collectives of all ranks."""
+def messages(run: Run, meeting: bool = False) -> list[Message]:
+    """All messages between rank 0 and rank 1; nothing if one is not understood. ``meeting``: with
+    the collectives of all ranks."""
     calls = among_all(run)
     if not run.script and len(set(map(sends, calls))) == 1:
         return []  # a part of a program that only sends: others may receive in another part
     if calls and meeting:
         calls = sorted((*calls, *filter(_meets, run.calls)), key=lambda call: call.order)
     try:
-        return [[*_all(run, calls, rounds)] for rounds in _ROUNDS] if calls else []
+        return [*_all(run, calls)]
     except _NotKnown:
         return []
 
@@ -82,7 +82,7 @@ def _meets(call: RankCall) -> bool:
     return shared.waits is True
 
 
-def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
+def _all(run: Run, calls: list[RankCall]) -> Iterator[Message]:
     starts: dict[RankLoop, int] = {}
     around = {call: loops(run, call) for call in calls}
     for call in calls:
@@ -92,7 +92,7 @@ def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
     for call in calls:
         for rank in (0, 1):
             if call.ranks & (1 << rank):
-                for one in _Turns(run, call, rank, rounds, starts, around[call]).messages():
+                for one in _Turns(run, call, rank, starts, around[call]).messages():
                     made += 1
                     if made > MAX_MESSAGES:
                         raise _NotKnown
@@ -106,7 +106,6 @@ class _Turns:
     run: Run
     call: RankCall
     rank: int
-    rounds: int
     starts: dict[RankLoop, int]
     around: tuple[RankLoop, ...]
 
@@ -210,7 +209,8 @@ class _Turns:
         """The ``continue`` statements above it, in a loop around it."""
         for left in self.run.exits:
             mine = left.kind == "continue" and left.ranks & (1 << self.rank)
-            if mine and left.order < self.call.order and left.loops[-1] in self.call.loops:
+            before = left.order < self.call.order
+            if mine and before and not {*left.loops[-1:]}.isdisjoint(self.call.loops):
                 yield left
 
     def _numbers(self, loop: RankLoop, names: set[str]) -> list[int | None]:
@@ -218,7 +218,7 @@ class _Turns:
         made = loop.over.made_by("builtins.range") if loop.over is not None else None
         if made is None or made.call is None:
             names.add(f"rounds of {loop.site}")
-            return [None] * self.rounds
+            return [None] * _ROUNDS
         bounds = []
         for arg in made.call.args:
             value = self._number(arg.atoms[self.rank], {}, names)
@@ -266,7 +266,7 @@ class _Turns:
         if names is None:
             return None
         names.add(atom.key)
-        return self.rounds
+        return _ROUNDS
 
 
 def in_order(found: list[Message], rank: int) -> list[Message]:
