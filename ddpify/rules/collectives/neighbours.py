@@ -13,36 +13,50 @@ from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.modules import Module
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.sides import among_all, is_beyond, kind, peer_name, sends
+from ddpify.rules.shared.sides import among_all, peer_name, sends
 from ddpify.rules.shared.syntax import dotted, scope
 
 _DEEPEST: Final = 12
 _WORLDS: Final = (3, 4)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_POSTED: Final = f"{words.DIST}P2POp"
 Edges = Counter[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A side of a message, and the expression of its peer."""
+
+    call: RankCall
+    sends: bool
+    peer: ast.expr | None
 
 
 def unmet_with_more(run: Run) -> RankCall | None:
     """A receive that waits for who sends to somebody else, with three and with four processes,
     where all is right with two."""
-    found = [*_sides(run)]
-    receives = [call for call, gives, _ in found if not gives]
-    everywhere = all(call.ranks == ALL for call, *_ in found)
-    loops = {call.loops for call, *_ in found}
-    if not receives or not everywhere or len(loops) != 1:
-        return None
-    if any(_is_for_some(run, call) for call, *_ in found):
+    others = run.named(f"{words.DIST}batch_isend_irecv", _POSTED)
+    found = [_side(c) for c in among_all(run, others) if c.method != "batch_isend_irecv"]
+    if any(_is_for_some(run, one.call) for one in found):
         return None
     if _meet(run, found, 2) is True and all(_meet(run, found, n) is False for n in _WORLDS):
-        return receives[0]
+        return next((one.call for one in found if not one.sends), None)
     return None
+
+
+def _side(call: RankCall) -> _Side:
+    if call.name != _POSTED:
+        return _Side(call, sends(call), call.node_of(1, peer_name(call)))
+    way = call.arg(0, "op")
+    names = way.names() if way is not None else set()
+    return _Side(
+        call, names == {f"{words.DIST}isend"}, call.node_of(2, "peer") if len(names) == 1 else None
+    )
 
 
 def _is_for_some(run: Run, call: RankCall) -> bool:
     """Whether some ranks make it, or all of them with some numbers of processes only."""
-    left = (one for one in run.exits if one.order < call.order)
-    guards = (*call.conditions, *(guard for one in left for guard in one.guards))
-    if any(guard.test.by_rank for guard in guards):
+    if call.ranks != ALL or any(guard.test.by_rank for guard in call.conditions):
         return True
     return any(_tells_apart(run, one, node) for one in call.way for node in _own(scope(one)))
 
@@ -54,50 +68,18 @@ def _tells_apart(run: Run, call: RankCall, node: ast.AST) -> bool:
     return len({_Numbers(run, 0, world).of(call, node.test) for world in (2, *_WORLDS)}) > 1
 
 
-def _meet(run: Run, found: list[tuple[RankCall, bool, ast.expr]], world: int) -> bool | None:
+def _meet(run: Run, found: list[_Side], world: int) -> bool | None:
     """Whether each message has both sides; None if a peer is not known, or is no rank."""
     sent, received = Edges(), Edges()
     for rank in range(world):
         numbers = _Numbers(run, rank, world)
-        for call, gives, node in found:
-            peer = numbers.of(call, node)
-            if not isinstance(peer, int) or not 0 <= peer < world or peer == rank:
+        for one in found:
+            peer = numbers.of(one.call, one.peer)
+            if not isinstance(peer, int) or not 0 <= peer < world:
                 return None
-            edges, way = (sent, (rank, peer)) if gives else (received, (peer, rank))
+            edges, way = (sent, (rank, peer)) if one.sends else (received, (peer, rank))
             edges[way] += 1
     return sent == received
-
-
-def _sides(run: Run) -> Iterator[tuple[RankCall, bool, ast.expr]]:
-    """All sides of messages of a run: the call, whether it sends, and the expression of the peer;
-    nothing where one is not understood."""
-    found = []
-    others = (*filter(is_beyond, run.calls), *run.named(f"{words.DIST}P2POp"))
-    for call in among_all(run, others):
-        parts = _peers(call)
-        if parts is None:
-            return
-        found += [(call, gives, node) for gives, node in parts]
-    yield from found
-
-
-def _peers(call: RankCall) -> list[tuple[bool, ast.expr]] | None:
-    """Whether it sends, and to whom; None if that is not understood."""
-    if call.method == "batch_isend_irecv":
-        return []
-    if call.method == "P2POp":
-        way, given = call.arg(0, "op"), call.node_of(2, "peer")
-        names = {name.rpartition(".")[2] for name in way.names()} if way is not None else set()
-        if given is None or len(names) != 1:
-            return None
-        return [(names == {"isend"}, given)]
-    if kind(call) is None and call.method not in ("Sendrecv", "sendrecv"):
-        return None
-    if call.method in ("Sendrecv", "sendrecv"):
-        to, source = call.node_of(1, "dest"), call.node_of(4, "source")
-        return None if to is None or source is None else [(True, to), (False, source)]
-    given = call.node_of(1, peer_name(call))
-    return None if given is None else [(sends(call), given)]
 
 
 @dataclass(frozen=True)
@@ -109,6 +91,11 @@ class _Scope:
     caller: RankCall | None
 
 
+def _scope(call: RankCall) -> _Scope:
+    """Where a call stands, and the call that entered that function."""
+    return _Scope(call.module, scope(call), call.stack[-1] if call.stack else None)
+
+
 @dataclass(frozen=True)
 class _Numbers:
     """What expressions are on one rank of so many, read from the text: each name is assigned
@@ -118,16 +105,16 @@ class _Numbers:
     rank: int
     world: int
 
-    def of(self, call: RankCall, node: ast.expr) -> Any:
+    def of(self, call: RankCall, node: ast.expr | None) -> Any:
         """The number, or the tuple of numbers; None if that is not known."""
-        return self._value(node, _Scope(call.module, scope(call), _caller(call)), 0)
+        return self._value(node, _scope(call), 0)
 
     def _value(self, node: ast.expr | None, at: _Scope, depth: int) -> Any:
         if depth > _DEEPEST or node is None:
             return None
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, int) else None
-        if isinstance(node, (ast.BinOp, ast.Compare, ast.IfExp)):
+        if isinstance(node, (ast.BinOp, ast.Compare)):
             return self._computed(node, at, depth + 1)
         if isinstance(node, ast.Call):
             return self._called(node, at, depth + 1)
@@ -137,12 +124,7 @@ class _Numbers:
             return self._named(node, at, depth + 1)
         return None
 
-    def _computed(self, node: ast.BinOp | ast.Compare | ast.IfExp, at: _Scope, depth: int) -> Any:
-        if isinstance(node, ast.IfExp):
-            test = self._value(node.test, at, depth)
-            return (
-                None if test is None else self._value(node.body if test else node.orelse, at, depth)
-            )
+    def _computed(self, node: ast.BinOp | ast.Compare, at: _Scope, depth: int) -> Any:
         if isinstance(node, ast.Compare):
             parts, names = (node.left, node.comparators[0]), COMPARISONS
             kind = type(node.ops[0]).__name__ if len(node.ops) == 1 else ""
@@ -164,8 +146,6 @@ class _Numbers:
                 return self.rank
             if words.canonical(one) in words.SIZE_CALLS:
                 return self.world
-        if isinstance(node.func, ast.Name) and node.func.id == "int" and len(node.args) == 1:
-            return self._value(node.args[0], at, depth)
         target = made.target if made is not None else None
         returns = (
             [one for one in _own(target.node) if isinstance(one, ast.Return)] if target else []
@@ -200,12 +180,6 @@ class _Numbers:
         if not calls and getattr(node, "name", "") == "__init__":  # made, and not looked into
             calls = [c for c in self.run.calls if c.name == f"{module.name}.{owner}"]
         return _Scope(module, node or module.tree, calls[0] if len(calls) == 1 else None)
-
-
-def _caller(call: RankCall) -> RankCall | None:
-    """The call that entered the function in which another one stands."""
-    last = call.stack[-1] if call.stack else None
-    return last if last is not None and last.target is call.function else None
 
 
 def _own(root: ast.AST) -> Iterator[ast.AST]:
@@ -245,4 +219,4 @@ def _given(at: _Scope, name: str) -> tuple[ast.expr, _Scope] | None:
     names = [one.arg for one in (*at.node.args.posonlyargs, *at.node.args.args)]
     names = names[1:] if names[:1] == ["self"] else names
     node = call.node_of(names.index(name), name) if name in names else None
-    return (node, _Scope(call.module, scope(call), _caller(call))) if node is not None else None
+    return (node, _scope(call)) if node is not None else None
