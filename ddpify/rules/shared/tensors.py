@@ -84,11 +84,7 @@ def _cast(call: RankCall, rank: int) -> str | None:
     given = call.arg(0, "dtype")
     if given is None or isinstance(given.constant, (str, int)):
         return ""
-    told = _named(given, rank)
-    if told is not None:
-        return told
-    moved = {"torch.device", "torch.cuda.current_device"} & given.names()
-    return "" if moved else None
+    return _named(given, rank)
 
 
 def _named(value: RankValue, rank: int) -> str | None:
@@ -143,16 +139,12 @@ def _is_cpu(value: RankValue, thing: RankThing, rank: int) -> bool:
     call = thing.call
     if call is None or thing.kind != "result" or thing.name not in _MAKERS or call.contexts:
         return False
-    if any(_moves(one) for other in (0, 1) for one in casts(value, thing, other)):
+    if any(casts(value, thing, other) for other in (0, 1)):
         return False
     device = call.kwargs.get("device")
     if device is not None:
         return bool(device.constant == "cpu")
     return call.method not in ("tensor", "as_tensor") or _is_of_numbers(call)
-
-
-def _moves(call: RankCall) -> bool:
-    return call.method in ("to", "cuda", "xpu", "type", "apply")
 
 
 def _is_of_numbers(call: RankCall) -> bool:
