@@ -23,7 +23,7 @@ _LIKE: Final = frozenset(
 )
 # They leave the number of elements as it is, of what they are called on.
 _KEEPING: Final = frozenset(
-    """clone detach contiguous view reshape flatten ravel copy astype float double half bfloat16
+    """clone detach contiguous reshape flatten ravel copy astype float double half bfloat16
     long int bool to cuda cpu requires_grad_ abs neg exp log sqrt square tanh sigmoid relu clamp
     unsqueeze squeeze permute transpose""".split()
 )

@@ -64,4 +64,4 @@ def _is_certain(shared: Collective) -> bool:
         if call.ranks & (1 << rank)
     )
     made = shared.group is None or shared.group.names() == {_MADE}
-    return not unknown and shared.waits is True and made
+    return made and not unknown and shared.waits is True and not shared.divided
