@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
@@ -13,14 +14,13 @@ from ddpify.rules.shared.messages import Message, messages
 from ddpify.rules.shared.sides import of_torch, sent_first
 
 _BUFFERED = frozenset({"send", "Send"})
-_ADVICE = "let even ranks send first and odd ranks receive first, or use isend()"
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per place at which both ranks wait for each other, for ever."""
     found = messages(run, meeting=True)
     held = [*stuck(found)] if not any(True for _ in unmet(found)) else []
-    yield from (_finding(one, other) for one, other in held)
+    yield from (_both(one, other) for one, other in held)
     if not held:
         yield from _all_send(run)
 
@@ -28,39 +28,34 @@ def lint(run: Run) -> Iterable[Finding]:
 def _all_send(run: Run) -> Iterator[Finding]:
     """Whatever a rank receives, it sends something before: nobody is there to receive that."""
     for sent, received in islice(sent_first(run), 1):
-        unsure = sent.method in _BUFFERED and not of_torch(sent)
-        yield Finding(
-            "DDP808",
-            sent.site,
-            "all ranks send here before any of them receives, and each waits for the other: a hang"
-            + (" where MPI does not buffer the message" if unsure else ""),
-            Severity.WARNING if unsure else Severity.ERROR,
-            advice=_ADVICE,
-            because=((received.site, "what was sent is received here"),),
-        )
+        what = "all ranks send here before any of them receives"
+        yield _finding(sent, received, what, "what was sent is received here")
 
 
-def _finding(one: Message, other: Message) -> Finding:
+def _both(one: Message, other: Message) -> Finding:
     """Two ranks that wait for each other."""
     first, second = map(_does, (one, other))
     ways = f"rank 0 {first} here, while rank 1 {second}"
     if first == second:
         ways = f"both ranks {first.removesuffix('s')} here"
-    buffered = any(side.sends and side.call.method in _BUFFERED for side in (one, other))
-    unsure = buffered and not of_torch(one.call)
-    return Finding(
-        "DDP808",
-        one.call.site,
-        f"{ways}, and each waits for the other: a hang"
-        + (" where MPI does not buffer the message" if unsure else ""),
-        Severity.WARNING if unsure else Severity.ERROR,
-        advice=_ADVICE,
-        because=((other.call.site, f"rank 1 {second} here"),),
-    )
+    return _finding(one.call, other.call, ways, f"rank 1 {second} here")
 
 
 def _does(one: Message) -> str:
     return f"enters {one.call.method}" if one.meets else "sends" if one.sends else "receives"
+
+
+def _finding(one: RankCall, other: RankCall, what: str, there: str) -> Finding:
+    unsure = not of_torch(one) and not _BUFFERED.isdisjoint({one.method, other.method})
+    return Finding(
+        "DDP808",
+        one.site,
+        f"{what}, and each waits for the other: a hang"
+        + (" where MPI does not buffer the message" if unsure else ""),
+        Severity.WARNING if unsure else Severity.ERROR,
+        advice="let even ranks send first and odd ranks receive first, or use isend()",
+        because=((other.site, there),),
+    )
 
 
 RULE = Rule(

@@ -14,7 +14,7 @@ from ddpify.ranks.modules import Module
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.sides import among_all, peer_name, sends
-from ddpify.rules.shared.syntax import dotted, scope
+from ddpify.rules.shared.syntax import scope
 
 _DEEPEST: Final = 12
 _WORLDS: Final = (3, 4)
@@ -58,7 +58,7 @@ def _is_for_some(run: Run, call: RankCall) -> bool:
     """Whether some ranks make it, or all of them with some numbers of processes only."""
     if call.ranks != ALL or any(guard.test.by_rank for guard in call.conditions):
         return True
-    return any(_tells_apart(run, one, node) for one in call.way for node in _own(scope(one)))
+    return any(_tells_apart(run, one, node) for one in call.way for node in ast.walk(scope(one)))
 
 
 def _tells_apart(run: Run, call: RankCall, node: ast.AST) -> bool:
@@ -139,17 +139,15 @@ class _Numbers:
             return None
 
     def _called(self, node: ast.Call, at: _Scope, depth: int) -> Any:
-        name = dotted(at.module, node.func) or ""
         made = next((call for call in self.run.calls if call.node is node), None)
-        for one in (name, made.name if made is not None else ""):
-            if words.canonical(one) in words.RANK_CALLS:
-                return self.rank
-            if words.canonical(one) in words.SIZE_CALLS:
-                return self.world
+        name = words.canonical(made.name) if made is not None else ""
+        if name in words.RANK_CALLS:
+            return self.rank
+        if name in words.SIZE_CALLS:
+            return self.world
         target = made.target if made is not None else None
-        returns = (
-            [one for one in _own(target.node) if isinstance(one, ast.Return)] if target else []
-        )
+        nodes = ast.walk(target.node) if target is not None else ()
+        returns = [one for one in nodes if isinstance(one, ast.Return)]
         if target is None or len(returns) != 1:
             return None
         return self._value(returns[0].value, _Scope(target.module, target.node, made), depth)
@@ -176,18 +174,10 @@ class _Numbers:
         node = next((n for n in functions if any(one is value for one in ast.walk(n))), None)
         classes = [n for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef)]
         owner = next((n.name for n in classes if node in n.body), "")
-        calls = [c for c in self.run.calls if c.target is not None and c.target.node is node]
-        if not calls and getattr(node, "name", "") == "__init__":  # made, and not looked into
-            calls = [c for c in self.run.calls if c.name == f"{module.name}.{owner}"]
+        calls = [c for c in self.run.calls if c.target is not None and c.target.node is node] or [
+            *self.run.named(f"{module.name}.{owner}")  # made, and not looked into
+        ]
         return _Scope(module, node or module.tree, calls[0] if len(calls) == 1 else None)
-
-
-def _own(root: ast.AST) -> Iterator[ast.AST]:
-    """What stands in a function, and not in one inside it."""
-    for node in ast.iter_child_nodes(root):
-        yield node
-        if not isinstance(node, (*_FUNCTIONS, ast.Lambda, ast.ClassDef)):
-            yield from _own(node)
 
 
 def _assigned(root: ast.AST, name: str) -> Iterator[tuple[ast.expr | None, int | None]]:
