@@ -7,7 +7,6 @@ import ast
 from ddpify.ranks.events import Lacking
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
-from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
 
 
@@ -21,6 +20,6 @@ def note_absent(m: RankMachine, f: RankFrame, value: RankValue, node: ast.AST) -
         return
     rank = 0 if one is None else 1
     guards = (guard for guard in m.here.guards if not guard.starts_script)
-    known = not any(isinstance(guard.test.atoms[rank], Symbol) for guard in guards)
+    known = not any(guard.is_open(rank) for guard in guards)
     if known and m.live & (1 << rank):
         m.run.absent.append(Lacking(m.tick(), value, rank, node, f.module, f.function))

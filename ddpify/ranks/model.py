@@ -110,6 +110,10 @@ class RankValue:
         """The ranks on which it may be this thing."""
         return next((ranks for one, ranks in self.apart if one is thing), ALL)
 
+    def things_on(self, rank: int) -> tuple[RankThing, ...]:
+        """The things that it may be on a rank."""
+        return tuple(thing for thing in self.things if self.ranks_of(thing) & (1 << rank))
+
     def names(self) -> set[str]:
         """Qualified names of the things it may be."""
         return {thing.name for thing in self.things}
@@ -161,6 +165,10 @@ class RankGuard:
     def site(self) -> Site:
         """Where the condition stands."""
         return self.module.site(self.node)
+
+    def is_open(self, rank: int) -> bool:
+        """Whether it is not known if it holds on a rank."""
+        return isinstance(self.test.atoms[rank], Symbol)
 
     @property
     def text(self) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby, islice
+from itertools import islice
 
-from ddpify.ranks import words
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
@@ -14,89 +13,49 @@ from ddpify.rules.shared.blocking import stuck, unmet
 from ddpify.rules.shared.messages import Message, messages
 from ddpify.rules.shared.sides import of_torch, sent_first
 
-_RECEIVE = f"{words.DIST}recv"
-_SEND = f"{words.DIST}send"
 _BUFFERED = frozenset({"send", "Send"})
-_ADVICE = "let even ranks send first and odd ranks receive first, or use isend()"
-_POSTED = (f"{words.DIST}isend", f"{words.DIST}batch_isend_irecv")
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per place at which both ranks wait for each other, for ever."""
-    said = set()
-    for call, following in _receives(run):
-        said.add(call)
-        yield Finding(
-            "DDP808",
-            call.site,
-            "all ranks wait here for a message that its sender sends after its own receive: a hang",
-            Severity.ERROR,
-            advice=_ADVICE,
-            because=((following.site, "what they wait for is sent here"),),
-        )
-    for one, other in _stuck(run):
-        if said.isdisjoint((one.call, other.call)):
-            said |= {one.call, other.call}
-            yield _finding(one, other)
-    if not said:
+    found = messages(run, meeting=True)
+    held = [*stuck(found)] if not any(True for _ in unmet(found)) else []
+    yield from (_both(one, other) for one, other in held)
+    if not held:
         yield from _all_send(run)
 
 
 def _all_send(run: Run) -> Iterator[Finding]:
     """Whatever a rank receives, it sends something before: nobody is there to receive that."""
     for sent, received in islice(sent_first(run), 1):
-        unsure = sent.method in _BUFFERED and not of_torch(sent)
-        yield Finding(
-            "DDP808",
-            sent.site,
-            "all ranks send here before any of them receives, and each waits for the other: a hang"
-            + (" where MPI does not buffer the message" if unsure else ""),
-            Severity.WARNING if unsure else Severity.ERROR,
-            advice=_ADVICE,
-            because=((received.site, "what was sent is received here"),),
-        )
+        what = "all ranks send here before any of them receives"
+        yield _finding(sent, received, what, "what was sent is received here")
 
 
-def _stuck(run: Run) -> Iterator[tuple[Message, Message]]:
-    """Where both wait though every message has its other side."""
-    found = next(iter(messages(run, meeting=True)), [])
-    return stuck(found) if not any(True for _ in unmet(found)) else iter(())
-
-
-def _finding(one: Message, other: Message) -> Finding:
+def _both(one: Message, other: Message) -> Finding:
     """Two ranks that wait for each other."""
     first, second = map(_does, (one, other))
     ways = f"rank 0 {first} here, while rank 1 {second}"
     if first == second:
         ways = f"both ranks {first.removesuffix('s')} here"
-    buffered = any(side.sends and side.call.method in _BUFFERED for side in (one, other))
-    unsure = buffered and not of_torch(one.call)
-    return Finding(
-        "DDP808",
-        one.call.site,
-        f"{ways}, and each waits for the other: a hang"
-        + (" where MPI does not buffer the message" if unsure else ""),
-        Severity.WARNING if unsure else Severity.ERROR,
-        advice=_ADVICE,
-        because=((other.call.site, f"rank 1 {second} here"),),
-    )
+    return _finding(one.call, other.call, ways, f"rank 1 {second} here")
 
 
 def _does(one: Message) -> str:
     return f"enters {one.call.method}" if one.meets else "sends" if one.sends else "receives"
 
 
-def _receives(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
-    """Receives from a peer that depends on the rank, with the send that follows."""
-    messages = [c for c in run.calls if c.name in (_RECEIVE, _SEND, *_POSTED)]
-    for _, group in groupby(messages, key=lambda c: (c.stack, c.loops, c.function)):
-        first, *rest = list(group)
-        source = first.arg(1, "src")
-        apart = any(guard.test.by_rank for guard in first.conditions)
-        if first.name != _RECEIVE or not first.everywhere or source is None or apart:
-            continue
-        if source.by_rank and rest and rest[0].name == _SEND and rest[0].everywhere:
-            yield first, rest[0]
+def _finding(one: RankCall, other: RankCall, what: str, there: str) -> Finding:
+    unsure = not of_torch(one) and not _BUFFERED.isdisjoint({one.method, other.method})
+    return Finding(
+        "DDP808",
+        one.site,
+        f"{what}, and each waits for the other: a hang"
+        + (" where MPI does not buffer the message" if unsure else ""),
+        Severity.WARNING if unsure else Severity.ERROR,
+        advice="let even ranks send first and odd ranks receive first, or use isend()",
+        because=((other.site, there),),
+    )
 
 
 RULE = Rule(

@@ -9,7 +9,7 @@ from ddpify.ranks.collective import collective, exchange
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import differs, spread
+from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared import buffers
@@ -40,7 +40,6 @@ _OF_FRAMEWORKS: Final = {
 }
 _Given = tuple[RankValue, int]
 _PAD, _TYPE = "pad to the longest first", "give the dtype"
-_SHAPED: Final = tuple(f"torch.{name}" for name in "zeros ones empty rand randn arange".split())
 _KEEPING: Final = frozenset(
     "cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze".split()
 )
@@ -98,11 +97,9 @@ def _differs(value: RankValue) -> tuple[str, str, Severity] | tuple[str, str] | 
     if spread(value) and _own_size(value):
         return "as long as this rank's data make it", _PAD
     kinds = {dtype(value, rank) for rank in (0, 1)}
-    if _own_type(value):
-        return "an integer on one rank and a float on another", _TYPE
     if len(kinds) == 2 and None not in kinds:
         return f"of another type on each rank ({_spoken(kinds)})", _TYPE
-    if _made_uneven(value) or never(1, extent(value, 0), extent(value, 1)):
+    if never(1, extent(value, 0), extent(value, 1)):
         return "of another size on each rank", _PAD
     uneven = are_uneven(value)
     if uneven is None:
@@ -112,13 +109,6 @@ def _differs(value: RankValue) -> tuple[str, str, Severity] | tuple[str, str] | 
 
 def _spoken(kinds: set[str | None]) -> str:
     return " and ".join(sorted(filter(None, kinds)))
-
-
-def _made_uneven(value: RankValue) -> bool:
-    """``torch.zeros(n)`` with a number for each rank."""
-    made = value.made_by(*_SHAPED)
-    given = made.call.args[0] if made is not None and made.call and made.call.args else None
-    return given is not None and given.known and differs(given)
 
 
 def _sent(call: RankCall) -> RankValue | None:
@@ -162,15 +152,6 @@ def _is_masked(atom: object) -> bool:
         return False
     index = atom.parts[2]
     return isinstance(index, bool) or (isinstance(index, Symbol) and index.parts[:1] in _MASKS)
-
-
-def _own_type(value: RankValue) -> bool:
-    """``torch.tensor(x)`` of an integer on one rank and of a float on the other."""
-    made = value.made_by("torch.tensor")
-    if made is None or made.call is None or "dtype" in made.call.kwargs or not made.call.args:
-        return False
-    kinds = {type(atom) for atom in made.call.args[0].atoms}
-    return len(kinds) == 2 and kinds <= {int, float, bool}
 
 
 RULE = Rule(

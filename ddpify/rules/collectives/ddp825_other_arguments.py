@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import Collective, collective, exchange
-from ddpify.ranks.model import ALL, RANK0, RANK1, RankValue
+from ddpify.ranks.model import ALL, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import differs
 from ddpify.rules.base import Finding, Rule, Severity
@@ -94,7 +94,7 @@ def _operation(shared: Collective, name: str, rank: int) -> str | None:
     value = shared.given(name)
     if value is None:
         return "SUM"
-    found = _operations(value, 1 << rank)
+    found = _operations(value, rank)
     return found.pop() if len(found) == 1 else None
 
 
@@ -122,13 +122,13 @@ def _finding(shared: Collective, name: str, because: tuple[tuple[Site, str], ...
 def _is_other(value: RankValue, name: str) -> bool:
     if name in _RANKS:
         return value.known and differs(value)
-    return name == "op" and _operations(value, RANK0) != _operations(value, RANK1)
+    return name == "op" and _operations(value, 0) != _operations(value, 1)
 
 
 def _operations(value: RankValue, rank: int) -> set[str]:
     """What a rank may ask for."""
-    held = (thing.name for thing in value.things if value.ranks_of(thing) & rank)
-    return {name.rpartition(".")[2] for name in held if name.startswith(_OPERATIONS)}
+    names = (thing.name for thing in value.things_on(rank))
+    return {name.rpartition(".")[2] for name in names if name.startswith(_OPERATIONS)}
 
 
 def _first(value: RankValue) -> tuple[tuple[Site, str], ...]:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Final
 
+from ddpify.ranks.model import RankGuard
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.neighbours import unmet_with_more
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
 from ddpify.rules.shared.crossed import crossed, exchanged
 from ddpify.rules.shared.messages import Message, messages
-from ddpify.rules.shared.neighbours import unmet_with_more
-from ddpify.rules.shared.seldom import seldom
 from ddpify.rules.shared.sides import of_torch
 from ddpify.site import Site
 
+_ORDERS: Final = frozenset((name,) for name in "Lt LtE Gt GtE".split())
+
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per direction in which a message has no other side, whatever the number of
-    rounds that is not known."""
+    """Yield a finding per direction in which a message has no other side."""
     yield from _mixed(run)
     yield from _swapped(run)
     yield from _seldom(run)
@@ -29,21 +33,13 @@ def lint(run: Run) -> Iterable[Finding]:
             "DDP826",
             waiting.site,
             "with more than two ranks, whom this rank receives from sends to another one: a hang",
-            Severity.ERROR,
+            Severity.WARNING,
             advice="send to one neighbour and receive from the other",
         )
-    held = [{one.way: (one, other) for one, other in unmet(found)} for found in messages(run)]
-    if not held:
-        return
-    if not run.script and len({one.sends for one in messages(run)[0]}) == 1:
-        return  # no script leads here: the other side may be in another program
-    first, second = held
-    wrong = {way: found for way, found in first.items() if way[0] == way[1]}
-    if any(one.names for one, _ in wrong.values()):
-        return  # `if args.role == "server"`: what is not known tells the ranks apart
-    for way, (one, other) in (wrong or first).items():
-        if way in second and second[way][0].call is one.call:
-            yield _finding(run, one, other)
+    found = [*unmet(messages(run))]
+    wrong = [(one, other) for one, other in found if one.way[0] == one.way[1]]
+    if not any(one.names for one, _ in wrong):  # `if args.role == "server"`: who is who
+        yield from (_finding(one, other) for one, other in wrong or found)
 
 
 def _mixed(run: Run) -> Iterator[Finding]:
@@ -74,7 +70,7 @@ def _swapped(run: Run) -> Iterator[Finding]:
             "DDP826",
             received.site,
             f"`{first}` is received here as `{second}`, and the other way round: wrong numbers",
-            Severity.ERROR,
+            Severity.WARNING,
             advice="receive in the order in which they are sent",
             because=((sent.site, f"`{first}` is sent here"),),
         )
@@ -82,12 +78,7 @@ def _swapped(run: Run) -> Iterator[Finding]:
 
 def _seldom(run: Run) -> Iterator[Finding]:
     """Messages of which one side's numbers decide."""
-    held = [
-        {one.way: (one, guard, other) for one, guard, other in seldom(f)} for f in messages(run)
-    ]
-    if len(held) != len([one for one in held if one]):
-        return
-    for one, guard, other in held[0].values() if held else ():
+    for one, guard, other in _unsteady(messages(run)):
         what = "is sent" if one.sends else "is received"
         waits = "waits for it" if one.sends else "sends it"
         yield Finding(
@@ -95,13 +86,39 @@ def _seldom(run: Run) -> Iterator[Finding]:
             one.call.site,
             f"this message {what} only where rank {one.rank}'s own numbers say so, and rank"
             f" {other.rank} {waits} in each round: a hang",
-            Severity.ERROR,
+            Severity.WARNING,
             advice="send in each round whether something follows",
             because=((guard.site, "the condition"), (other.call.site, f"rank {other.rank} here")),
         )
 
 
-def _finding(run: Run, one: Message, other: Message | None) -> Finding:
+def _unsteady(found: list[Message]) -> Iterator[tuple[Message, RankGuard, Message]]:
+    """The message that is not there in each round, why, and the one that waits for it."""
+    ways = {one.way for one in found}
+    for way in ways:
+        here = [one for one in found if one.way == way]
+        sides = [[one for one in here if one.sends is sends] for sends in (True, False)]
+        if (way[1], way[0]) in ways or len(sides[0]) != len(sides[1]):
+            continue  # what comes back may say whether another one follows
+        for some, others in (sides, sides[::-1]):
+            guard = _varying(some[0])
+            if guard is not None and all(one.names < some[0].names for one in others):
+                yield some[0], guard, others[0]
+
+
+def _varying(one: Message) -> RankGuard | None:
+    """The only condition, if it says how large a number is that is computed in each round."""
+    guard = one.tests[0] if len(one.tests) == 1 else None
+    atom = guard.test.atoms[one.rank] if guard is not None else None
+    if guard is None or not isinstance(atom, Symbol) or atom.parts[:1] not in _ORDERS:
+        return None
+    if any(text(part).startswith("len(") for part in atom.parts):
+        return None
+    made = (thing.call for thing in guard.test.sources())
+    return guard if any(call and {*call.loops} & {*one.call.loops} for call in made) else None
+
+
+def _finding(one: Message, other: Message | None) -> Finding:
     sender, receiver = one.way
     if sender == receiver:
         what, advice = f"rank {sender} exchanges this message with itself", "name the other rank"

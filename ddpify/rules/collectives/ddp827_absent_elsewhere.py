@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks import words
-from ddpify.ranks.events import Exit
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
-from ddpify.ranks.origins import IDENTITY, Symbol
+from ddpify.ranks.origins import IDENTITY
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
@@ -60,20 +59,18 @@ def _without(call: RankCall) -> int | None:
     if (given[0] is None) is (given[1] is None):
         return None
     rank = 0 if given[0] is None else 1
-    known = not any(isinstance(guard.test.atoms[rank], Symbol) for guard in call.conditions)
+    known = not any(guard.is_open(rank) for guard in call.conditions)
     return rank if known and call.ranks & (1 << rank) else None
 
 
 def _may_have_left(run: Run, function: FunctionDefinition | None, order: int, rank: int) -> bool:
     """Whether something that is not known may have led the rank away from there before."""
     return any(
-        left.order < order and left.ranks & (1 << rank) and _is_open(left, rank)
+        left.order < order
+        and left.ranks & (1 << rank)
+        and any(guard.is_open(rank) for guard in left.guards)
         for left in run.exits_of.get(function, ())
     )
-
-
-def _is_open(left: Exit, rank: int) -> bool:
-    return any(isinstance(guard.test.atoms[rank], Symbol) for guard in left.guards)
 
 
 RULE = Rule(

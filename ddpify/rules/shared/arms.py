@@ -3,13 +3,12 @@ condition on the rank, or in a function for rank 0 and one for the others."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from itertools import groupby
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import Collective, exchange
-from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall
+from ddpify.ranks.model import ALL, RANK0, RANK1
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 
@@ -20,12 +19,7 @@ def meeting(run: Run) -> Iterator[Pair]:
     """The calls of rank 0 and of rank 1 that meet: between two that all ranks make, both ranks
     make as many, in one order."""
     for held in _stretches(run):
-        apart = [_parting(shared.call) for shared in held]
-        if None in apart:  # `if rank == 0: lead(); return`, and then `follow()`
-            yield from _paired(held)
-            continue
-        for node in dict.fromkeys(apart):
-            yield from _paired([s for s, one in zip(held, apart, strict=True) if one is node])
+        yield from _paired(held)
 
 
 def _stretches(run: Run) -> Iterator[list[Collective]]:
@@ -35,11 +29,6 @@ def _stretches(run: Run) -> Iterator[list[Collective]]:
     for alone, held in groupby(found, key=lambda shared: shared.call.ranks != ALL):
         if alone:
             yield [*held]
-
-
-def _parting(call: RankCall) -> ast.expr | None:
-    """The condition that leads one rank there, the outermost of them."""
-    return next((guard.node for guard in call.conditions if guard.ranks != ALL), None)
 
 
 def _paired(held: list[Collective]) -> Iterator[Pair]:

@@ -99,7 +99,7 @@ def pairs(run: Run) -> list[Pair]:
 
 
 def _pairs(run: Run) -> list[Pair]:
-    found = next(iter(messages(run)), [])
+    found = messages(run)
     if any(True for _ in unmet(found)):
         return []
     made: dict[tuple[RankCall, RankCall], Pair] = {}

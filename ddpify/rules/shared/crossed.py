@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from ddpify.ranks.model import RankCall
 from ddpify.rules.shared.sides import of_torch
 from ddpify.rules.shared.syntax import resolved, scope
 
-_KEEPING: Final = frozenset("contiguous detach clone cpu cuda numpy view reshape flatten".split())
 Given = tuple[RankCall, ast.expr | None]
 _Holder = tuple[object, str]
 
@@ -21,8 +19,7 @@ def crossed(pairs: Iterable[tuple[Given, Given]]) -> Iterator[tuple[RankCall, st
     held = [(one, other, _holder(*one), _holder(*other)) for one, other in pairs]
     gives, takes = {first for *_, first, _ in held}, {second for *_, second in held}
     for one, other, first, second in held:
-        apart = first is not None and second is not None and first != second
-        if apart and first in takes and second in gives and first and second:
+        if first and second and first != second and first in takes and second in gives:
             yield one[0], first[1], other[0], second[1]
 
 
@@ -30,43 +27,32 @@ def exchanged(call: RankCall) -> ast.expr | None:
     """What is sent, or received; that of ``mean = comm.recv()`` is what the name stands for."""
     if of_torch(call):
         return call.node_of(0, "tensor")
-    if call.method in ("send", "recv"):
-        return call.node_of(0, "obj") if call.method == "send" else _target(call)
-    return call.node_of(0, "buf")
+    if call.method == "recv":
+        return _target(call)
+    return call.node_of(0, "obj" if call.method == "send" else "buf")
 
 
 def _target(call: RankCall) -> ast.expr | None:
     """The variable that a call's result is assigned to."""
     for node in ast.walk(scope(call)):
-        if isinstance(node, ast.Assign) and node.value is call.node and len(node.targets) == 1:
+        if isinstance(node, ast.Assign) and node.value is call.node:
             return node.targets[0]
     return None
 
 
 def _holder(call: RankCall, node: ast.expr | None) -> _Holder | None:
     """The variable, or the attribute, that an argument is, and whose it is."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr not in _KEEPING:
-            return None
-        node = node.func.value
-    if isinstance(node, ast.Attribute) and node.attr == "data":
-        node = node.value
     root = node
-    while isinstance(root, (ast.Attribute, ast.Subscript)):
-        if isinstance(root, ast.Subscript) and not isinstance(root.slice, ast.Constant):
-            return None
+    while isinstance(root, ast.Attribute):
         root = root.value
     if node is None or not isinstance(root, ast.Name):
         return None
     function = call.function
-    own = function is not None and function.owner is not None and root is not node
-    if own and function is not None and root.id == "self":
+    if function is None or root.id not in function.parameters:
+        return function, ast.unparse(node)
+    if function.owner is not None and root.id == function.parameters[0]:
         return function.owner, ast.unparse(node)
-    if function is not None and root.id in function.parameters:
-        handed = resolved(call, root)
-        if len(handed) != 1 or handed[0][0] is call:
-            return None
-        of = _holder(*handed[0])
-        rest = ast.unparse(node).removeprefix(root.id)
-        return None if of is None else (of[0], f"{of[1]}{rest}")
-    return function or call.module, ast.unparse(node)
+    handed = resolved(call, root)
+    of = _holder(*handed[0]) if len(handed) == 1 and handed[0][0] is not call else None
+    rest = ast.unparse(node).removeprefix(root.id)
+    return None if of is None else (of[0], f"{of[1]}{rest}")

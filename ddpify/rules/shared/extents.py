@@ -5,26 +5,28 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ddpify.ranks import sizes
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.values import text
-from ddpify.rules.shared.lengths import length
 
-_SIZED: Final = frozenset("zeros ones empty rand randn standard_normal random".split())
-_NEW: Final = frozenset("new_empty new_zeros new_ones".split())
+_SIZED: Final = frozenset(
+    f"{module}.{name}"
+    for module in ("torch", "numpy")
+    for name in "zeros ones empty rand randn".split()
+)
 _LIKE: Final = frozenset(
-    "zeros_like ones_like empty_like rand_like randn_like full_like from_numpy as_tensor".split()
+    f"{module}.{name}"
+    for module in ("torch", "numpy")
+    for name in "zeros_like ones_like empty_like rand_like randn_like from_numpy".split()
 )
 # They leave the number of elements as it is, of what they are called on.
 _KEEPING: Final = frozenset(
-    """clone detach contiguous view reshape flatten ravel copy astype float double half bfloat16
+    """clone detach contiguous reshape flatten ravel copy astype float double half bfloat16
     long int bool to cuda cpu requires_grad_ abs neg exp log sqrt square tanh sigmoid relu clamp
     unsqueeze squeeze permute transpose""".split()
 )
-_MODULES: Final = ("torch.", "numpy.")
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,8 @@ class Extent:
 
 def extent(value: RankValue, rank: int) -> Extent | None:
     """The number of elements on a rank, if each of its factors is a number or has a name."""
-    if value.items is not None or value.keys is not None:
-        return None
-    things = [thing for thing in value.things if value.ranks_of(thing) & (1 << rank)]
-    atom = value.atoms[rank]
-    if len(things) != 1 or not isinstance(atom, Symbol) or atom.parts:
-        return None
-    if things[0].kind == "attribute":
-        return Extent(1, (atom.key,))
-    if atom.key != _name(things[0]):
+    things, atom = value.things_on(rank), value.atoms[rank]
+    if len(things) != 1 or text(atom) != _name(things[0]):
         return None  # `rows[:4]` is made by what made `rows`
     return _of_thing(things[0], rank)
 
@@ -66,41 +61,12 @@ def _name(thing: RankThing) -> str:
 
 def _made(call: RankCall, rank: int) -> Extent | None:
     """The extent of what a call makes."""
-    if call.star:
-        return None
-    if call.name in {f"{module}{call.method}" for module in _MODULES}:
-        if call.method in _LIKE:
-            return extent(call.args[0], rank) if call.args else None
-        return _sized(call, rank) if call.method in _SIZED else _by_value(call, rank)
-    if call.method in _NEW:
-        return _sized(call, rank)
-    if call.method in _SIZED and call.name.startswith("numpy.random."):
-        given = call.kwargs.get("size")
-        return _shape([given], rank) if given is not None else None
-    kept = call.receiver if call.method in _KEEPING else None
-    return extent(kept, rank) if kept is not None and kept.things else None
-
-
-def _sized(call: RankCall, rank: int) -> Extent | None:
-    numpy = call.name.startswith("numpy.") and call.method not in ("rand", "randn")
-    given = [call.arg(0, "shape")] if numpy else [*call.args]
-    if not given and "size" in call.kwargs:
-        given = [call.kwargs["size"]]
-    return _shape([one for one in given if one is not None], rank)
-
-
-def _by_value(call: RankCall, rank: int) -> Extent | None:
-    """``torch.arange(n)``, ``torch.full((2, 3), 0.0)``, ``torch.tensor([1, 2])``."""
-    if call.method == "full" and call.args:
-        return _shape(call.args[:1], rank)
-    if call.method == "arange" and len(call.args) == 1 and isinstance(call.args[0].atoms[0], int):
-        return _shape(call.args, rank)
-    if call.method in ("tensor", "array") and call.args:
-        held = call.args[0]
-        plain = not any(one.items or one.things for one in held.items or ())
-        number = length(held, rank) if plain else None
-        return Extent(number) if number else None
-    return None
+    if call.name in _SIZED:
+        return _shape(call.args, rank) if call.args and not call.star else None
+    of = call.receiver if call.method in _KEEPING else None
+    if call.name in _LIKE and call.args:
+        of = call.args[0]
+    return extent(of, rank) if of is not None else None
 
 
 def _shape(given: Iterable[RankValue], rank: int) -> Extent | None:
@@ -117,34 +83,11 @@ def _shape(given: Iterable[RankValue], rank: int) -> Extent | None:
 
 def _size(value: RankValue, rank: int) -> Extent | None:
     """One size, or a whole shape."""
-    thing = value.things[0] if len(value.things) == 1 else None
-    if thing is not None and thing.name.endswith((".shape", ".numel", ".size")):
-        return _asked(thing, text(value.atoms[rank]), rank)
-    return None if value.things else _factor(value.atoms[rank])
-
-
-def _asked(thing: RankThing, key: str, rank: int) -> Extent | None:
-    """``x.shape``, ``x.numel()``, ``x.size()``, ``x.size(0)``."""
-    call = thing.call
-    if call is None or call.receiver is None:  # a property, of `x` itself or of a part of it
-        of = thing.receiver
-        return _of_thing(of, rank) if of is not None and key == f"{_name(of)}.shape" else None
-    if not call.args:
-        return extent(call.receiver, rank)
-    dim = call.args[0].constant
-    name = text(call.receiver.atoms[rank])
-    return Extent(1, (f"{name}[{dim}]",)) if isinstance(dim, int) else None
-
-
-def _factor(atom: Any) -> Extent | None:
-    if isinstance(atom, int) and not isinstance(atom, bool):
-        return Extent(atom) if atom > 0 else None
-    if not isinstance(atom, Symbol) or atom.parts[:1] == (ITEM,):
-        return None
-    if atom.parts[:1] == ("Mult",):
-        one, other = map(_factor, atom.parts[1:3])
-        return one * other if one is not None and other is not None else None
-    return Extent(1, (atom.key,)) if not atom.parts else None
+    thing, atom = value.things[0] if len(value.things) == 1 else None, value.atoms[rank]
+    of = thing.receiver if thing is not None and thing.name.endswith(".shape") else None
+    if of is not None and text(atom) == f"{_name(of)}.shape":  # not a part of it
+        return _of_thing(of, rank)
+    return Extent(atom) if isinstance(atom, int) and atom > 0 else None
 
 
 def never(times: int, one: Extent | None, other: Extent | None) -> bool:

@@ -38,12 +38,12 @@ def _is_world(value: RankValue, rank: int) -> bool | None:
     """Whether a group is that of all ranks; None if that is not known."""
     if value.atoms[rank] is None:
         return True
-    things = [thing for thing in value.things if value.ranks_of(thing) & (1 << rank)]
+    things = value.things_on(rank)
     if not things:
         return None
     if all(thing.name == _MADE for thing in things):
         return False
-    plain = RankValue(value.atoms, tuple(things))
+    plain = RankValue(value.atoms, things)
     return True if is_world(plain) else None
 
 

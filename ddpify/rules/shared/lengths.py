@@ -29,11 +29,10 @@ def length(value: RankValue, rank: int) -> int | None:
     if known is None or value.items is None:
         return None
     number, written = known
-    grown = len(value.items) != (written if written is not None else len(value.items))
-    return None if grown else number
+    return number if len(value.items) == written else None
 
 
-def _known(atom: Any) -> tuple[int, int | None] | None:
+def _known(atom: Any) -> tuple[int, int] | None:
     """The length, and how many elements stand for them."""
     if isinstance(atom, Many):
         number = atom.number

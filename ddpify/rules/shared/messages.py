@@ -10,22 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final
+from typing import Any
 
 from ddpify.ranks import sizes, words
-from ddpify.ranks.collective import collective, is_world
+from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Exit
-from ddpify.ranks.model import RankCall, RankGuard, RankLoop
+from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankValue
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
-from ddpify.ranks.trace import LEAVING
-from ddpify.rules.shared.overlooked import loops, out_of_turn, overlooked
-from ddpify.rules.shared.sides import NAMES, is_beyond, kind, of_torch
+from ddpify.ranks.trace import ABORT
+from ddpify.rules.shared.overlooked import loops
+from ddpify.rules.shared.sides import (
+    among_all,
+    kind,
+    of_torch,
+    peer_name,
+    sends,
+)
 
-_ANY: Final = frozenset({"mpi4py.MPI.ANY_SOURCE", "mpi4py.MPI.ANY_TAG"})
 MAX_MESSAGES = 400
-_ROUNDS = (3, 5)  # what a number of rounds that is not known is taken for, one after the other
+_ROUNDS = 6  # what a number of rounds that is not known is taken for
 
 
 @dataclass(frozen=True)
@@ -55,20 +60,16 @@ class _NotKnown(Exception):
     """Something of a message is not understood."""
 
 
-def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
-    """All messages between rank 0 and rank 1, once for each number that stands for those that are
-    not known; nothing if one is not understood. ``meeting``: with the collectives of all ranks."""
-    calls = [call for call in run.calls if kind(call) is not None]
-    if not calls or not run.complete or any(map(is_beyond, run.calls)):
-        return []
-    if not run.script and len({call.method[-4:].lower() for call in calls}) == 1:
+def messages(run: Run, meeting: bool = False) -> list[Message]:
+    """All messages between rank 0 and rank 1; nothing if one is not understood. ``meeting``: with
+    the collectives of all ranks."""
+    calls = among_all(run)
+    if not run.script and len(set(map(sends, calls))) == 1:
         return []  # a part of a program that only sends: others may receive in another part
-    if out_of_turn(run, calls) or overlooked(run, NAMES, not all(map(of_torch, calls))):
-        return []
-    if meeting:
-        calls = [call for call in run.calls if kind(call) is not None or _meets(call)]
+    if calls and meeting:
+        calls = sorted((*calls, *filter(_meets, run.calls)), key=lambda call: call.order)
     try:
-        return [[*_all(run, calls, rounds)] for rounds in _ROUNDS]
+        return [*_all(run, calls)]
     except _NotKnown:
         return []
 
@@ -81,9 +82,9 @@ def _meets(call: RankCall) -> bool:
     return shared.waits is True
 
 
-def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
+def _all(run: Run, calls: list[RankCall]) -> Iterator[Message]:
     starts: dict[RankLoop, int] = {}
-    around = {call: tuple(loops(run, call)) for call in calls}
+    around = {call: loops(run, call) for call in calls}
     for call in calls:
         for loop in around[call]:
             starts.setdefault(loop, call.order)
@@ -91,7 +92,7 @@ def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
     for call in calls:
         for rank in (0, 1):
             if call.ranks & (1 << rank):
-                for one in _Turns(run, call, rank, rounds, starts, around[call]).messages():
+                for one in _Turns(run, call, rank, starts, around[call]).messages():
                     made += 1
                     if made > MAX_MESSAGES:
                         raise _NotKnown
@@ -105,14 +106,11 @@ class _Turns:
     run: Run
     call: RankCall
     rank: int
-    rounds: int
     starts: dict[RankLoop, int]
     around: tuple[RankLoop, ...]
 
     def messages(self) -> Iterator[Message]:
         """The messages, in their order."""
-        if self.call.star or self.call.swallows or not self._is_of_all():
-            raise _NotKnown
         left = frozenset(self._exits())
         names: set[str] = set()
         held = [self._numbers(loop, names) for loop in self.around]
@@ -133,15 +131,13 @@ class _Turns:
     ) -> Iterator[Message]:
         place, how = self._place(turn), kind(self.call)
         if how is None:
-            first, other = self.rank == 0, 1 - self.rank
-            one = Message(self.call, self.rank, first, True, other, None, place, names, tests, True)
-            yield one
+            both = (self.rank == 0, True, 1 - self.rank, None)
+            yield Message(self.call, self.rank, *both, place, names, tests, meets=True)
             return
-        sends, waits, at_peer, at_tag = how
-        peer = self._peer(at_peer, sends, known)
+        peer = self._peer(known)
         if peer in (0, 1):
-            tag = self._tag(at_tag, sends, known)
-            yield Message(self.call, self.rank, sends, waits, peer, tag, place, names, tests)
+            tag = self._tag(known)
+            yield Message(self.call, self.rank, *how, peer, tag, place, names, tests)
 
     def _place(self, turn: tuple[int, ...]) -> tuple[int, ...]:
         """Where it comes among the others: by where its loops begin, and their rounds."""
@@ -154,10 +150,6 @@ class _Turns:
         """Whether tags are not looked at: by NCCL."""
         backend = self.run.session.arg(0, "backend") if self.run.session is not None else None
         return backend is not None and backend.constant == "nccl"
-
-    def _is_of_all(self) -> bool:
-        group = self.call.arg(2, "group") if of_torch(self.call) else None
-        return group is None or is_world(group)
 
     def _conditions(self, known: dict[str, int | None]) -> dict[str, RankGuard] | None:
         """What decides whether this is reached, where it is not known; None if it is not."""
@@ -172,8 +164,8 @@ class _Turns:
             if not unknown:
                 return None
             if len(unknown) > 1:
-                names[f"left at {left.site}"] = own[-1]
-            for guard in unknown.values() if len(unknown) == 1 else ():
+                raise _NotKnown
+            for guard in unknown.values():
                 names[f"{guard.test.atoms[self.rank].key} {not guard.holds}"] = guard
         return names
 
@@ -205,25 +197,20 @@ class _Turns:
         return bool(COMPARISONS[atom.parts[0]](one, other))
 
     def _exits(self) -> Iterator[str]:
-        """What may have led the rank away before, where that is not known."""
+        """What may end a loop around it."""
         way = {one.function for one in self.call.way}
         for left in self.run.exits:
-            if left.kind == "continue" or (left.kind in LEAVING and left.function not in way):
-                continue
-            inside = _common(left, self.call)
-            before = left.order < self.call.order and left.function in way
-            if not (before or inside) or not left.ranks & (1 << self.rank):
-                continue
-            if left.kind != "abort" and (inside or not _is_certain(left.guards, self.rank)):
+            mine = left.ranks & (1 << self.rank) and left.function in way
+            ends = mine and not set(left.loops).isdisjoint(self.call.loops)
+            if ends and left.kind not in ("continue", ABORT):
                 yield f"left at {left.site}"
 
     def _skips(self) -> Iterator[Exit]:
         """The ``continue`` statements above it, in a loop around it."""
-        way = {one.function for one in self.call.way}
         for left in self.run.exits:
             mine = left.kind == "continue" and left.ranks & (1 << self.rank)
-            before = left.order < self.call.order and left.function in way
-            if mine and before and left.loops and left.loops[-1] in self.call.loops:
+            before = left.order < self.call.order
+            if mine and before and not {*left.loops[-1:]}.isdisjoint(self.call.loops):
                 yield left
 
     def _numbers(self, loop: RankLoop, names: set[str]) -> list[int | None]:
@@ -231,7 +218,7 @@ class _Turns:
         made = loop.over.made_by("builtins.range") if loop.over is not None else None
         if made is None or made.call is None:
             names.add(f"rounds of {loop.site}")
-            return [None] * self.rounds
+            return [None] * _ROUNDS
         bounds = []
         for arg in made.call.args:
             value = self._number(arg.atoms[self.rank], {}, names)
@@ -243,30 +230,23 @@ class _Turns:
             raise _NotKnown
         return [*numbers]
 
-    def _peer(self, at: int, sends: bool, known: dict[str, int | None]) -> int:
-        name = "dst" if sends else "src"
-        if not of_torch(self.call):
-            name, at = ("dest", 1) if sends else ("source", 1)
-        value = self.call.arg(at, name)
-        if value is None or value.names() & _ANY or value.constant == -1:
-            if sends:
-                raise _NotKnown
-            return 1 - self.rank
-        peer = self._number(value.atoms[self.rank], known, None)
-        if not isinstance(peer, int):
-            raise _NotKnown
-        return peer
+    def _peer(self, known: dict[str, int | None]) -> int:
+        return self._named(self.call.arg(1, peer_name(self.call)), known)
 
-    def _tag(self, at: int, sends: bool, known: dict[str, int | None]) -> int | None:
-        value = self.call.arg(at, "tag")
-        if value is None and not self._blind:
-            return 0 if sends or of_torch(self.call) else None
-        if value is None or self._blind or value.names() & _ANY:
+    def _tag(self, known: dict[str, int | None]) -> int | None:
+        value = self.call.arg(3 if of_torch(self.call) else 2, "tag")
+        if self._blind:
             return None
-        tag = self._number(value.atoms[self.rank], known, None)
-        if not isinstance(tag, int):
+        if value is None:
+            return 0 if sends(self.call) or of_torch(self.call) else None
+        return self._named(value, known)
+
+    def _named(self, value: RankValue | None, known: dict[str, int | None]) -> int:
+        """The number of a peer or of a tag; any one will do is none."""
+        number = self._number(value.atoms[self.rank], known, None) if value is not None else None
+        if not isinstance(number, int) or number < 0:
             raise _NotKnown
-        return None if tag == -1 else tag
+        return number
 
     def _number(self, atom: Any, known: dict[str, int | None], names: set[str] | None) -> Any:
         """An atom, computed; what is not known stands for some number, if names may be given."""
@@ -286,19 +266,7 @@ class _Turns:
         if names is None:
             return None
         names.add(atom.key)
-        return self.rounds
-
-
-def _common(left: Exit, call: RankCall) -> list[RankLoop]:
-    """The loops around both that the exit may end: those of the function that it leaves."""
-    loops = [loop for loop in left.loops if loop in call.loops]
-    if left.function is None or left.kind not in LEAVING:
-        return loops
-    return [loop for loop in loops if loop.site.within(left.function.site)]
-
-
-def _is_certain(guards: Any, rank: int) -> bool:
-    return not any(isinstance(guard.test.atoms[rank], Symbol) for guard in guards)
+        return _ROUNDS
 
 
 def in_order(found: list[Message], rank: int) -> list[Message]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from ddpify.ranks.model import RankThing, RankValue
@@ -12,9 +11,7 @@ from ddpify.ranks.values import Hashed, Many
 from ddpify.site import Site
 
 _SETS: Final = ("builtins.set", "builtins.frozenset")
-_ALIKE: Final = tuple(f"builtins.{name}" for name in "list tuple iter enumerate reversed".split())
 _COMBINING: Final = frozenset({"Sub", "BitAnd", "BitOr", "BitXor"})
-_METHODS: Final = frozenset("union difference intersection symmetric_difference copy".split())
 # What these give are texts, or objects, whose hashes each process has for itself.
 _SALTED: Final = frozenset(
     """named_parameters parameters named_modules modules named_buffers buffers named_children
@@ -30,12 +27,8 @@ _KEEPING: Final = frozenset(
 
 def is_salted(value: RankValue) -> bool:
     """Whether it is a set of texts or objects, or a list in the order of one."""
-    held = any(map(_is_set, value.atoms)) or any(map(_from_set, value.things))
-    return held and (
-        _says_texts(value.items or ())
-        or any(map(_names, value.sources()))
-        or any(map(_of_texts, value.atoms))
-    )
+    held = any(map(_is_set, value.atoms))
+    return held and (any(map(_names, value.sources())) or any(map(_of_texts, value.atoms)))
 
 
 def _is_set(atom: Any) -> bool:
@@ -48,24 +41,6 @@ def _is_set(atom: Any) -> bool:
     name, *operands = atom.parts or ("",)
     combined = name in _COMBINING and any(map(_is_set, operands))
     return combined or atom.key.startswith(tuple(f"{one}@" for one in _SETS))
-
-
-def _from_set(thing: RankThing) -> bool:
-    call = thing.call
-    if call is None or thing.kind != "result":
-        return False
-    if thing.name in _SETS:
-        return True
-    inner = call.receiver if call.method in _METHODS else None
-    if thing.name in _ALIKE and call.args:
-        inner = call.args[0]
-    return inner is not None and (
-        any(map(_is_set, inner.atoms)) or any(map(_from_set, inner.things))
-    )
-
-
-def _says_texts(items: Iterable[RankValue]) -> bool:
-    return any(isinstance(item.constant, str) for item in items)
 
 
 def _of_texts(atom: Any) -> bool:

@@ -35,17 +35,14 @@ def _is_in_comprehension(call: RankCall, counted: set[ast.AST]) -> bool:
     )
 
 
-def loops(run: Run, call: RankCall) -> list[RankLoop]:
+def loops(run: Run, call: RankCall) -> tuple[RankLoop, ...]:
     """The loops around a call, outermost first, with those comprehensions that are loops."""
-    found: list[RankLoop] = []
-    for one in call.way:
-        found += [loop for loop in one.loops if loop not in found]
-        found += [
-            loop
-            for loop in run.comprehended
-            if loop not in found and one.site.within(loop.site) and holds(loop.node, one.node)
-        ]
-    return found
+    found = [
+        loop
+        for one in call.way
+        for loop in (*one.loops, *(each for each in run.comprehended if holds(each.node, one.node)))
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def overlooked(run: Run, methods: frozenset[str], others: bool) -> bool:
@@ -63,23 +60,18 @@ def overlooked(run: Run, methods: frozenset[str], others: bool) -> bool:
             called = isinstance(holder, ast.Call) and (
                 holder.func is node or dotted(module, holder.func) == _POSTED
             )
-            around = _around(node, above)
-            missed = _missed(run, module, around)
-            if not missed and not called:
-                return True
-            if not named.isdisjoint(_names(missed)):
+            missed = _missed(run, module, _around(node, above))
+            if not called or not named.isdisjoint(_names(missed)):
                 return True
     return False
 
 
 def _messages(module: Module, methods: frozenset[str], others: bool) -> Iterator[ast.expr]:
+    names = {f"{words.DIST}{one}" for one in methods}
     for node in ast.walk(module.tree):
         if isinstance(node, (ast.Name, ast.Attribute)):
-            name = dotted(module, node) or ""
-            unknown = others and not name and isinstance(node, ast.Attribute)
-            if name in {f"{words.DIST}{one}" for one in methods} or (
-                unknown and isinstance(node, ast.Attribute) and node.attr in methods
-            ):
+            name = dotted(module, node)
+            if name in names or (others and not name and getattr(node, "attr", "") in methods):
                 yield node
 
 

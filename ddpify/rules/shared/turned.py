@@ -7,7 +7,7 @@ from itertools import groupby
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import Collective, collective
-from ddpify.ranks.model import ALL, RankCall, RankValue
+from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 
@@ -58,15 +58,10 @@ def _is_certain(shared: Collective) -> bool:
     """Whether the ranks surely wait in it, in groups of which each is made once."""
     call = shared.call
     unknown = any(
-        isinstance(guard.test.atoms[rank], Symbol)
+        guard.is_open(rank)
         for guard in call.conditions
         for rank in (0, 1)
         if call.ranks & (1 << rank)
     )
-    held = shared.group
-    return not unknown and shared.waits is True and (held is None or _is_made_once(held))
-
-
-def _is_made_once(group: RankValue) -> bool:
-    made = [thing.call for thing in group.things if thing.name == _MADE]
-    return len(made) == len(group.things) and all(one and not one.loops for one in made)
+    made = shared.group is None or shared.group.names() == {_MADE}
+    return made and not unknown and shared.waits is True and not shared.divided
