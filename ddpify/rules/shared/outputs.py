@@ -319,24 +319,15 @@ def _unsure(guard: RankGuard) -> bool:
 
 
 def _is_told(run: Run, guard: RankGuard) -> bool:
-    """Whether a condition asks for an attribute under whose name the program keeps, in whatever
-    object, what the rank says: ``params["log"] = rank == 0``, ``args.put("log", rank == 0)``."""
-    if guard.test.known:
-        return False
+    """Whether a condition asks an object of the project for an attribute, into which it was put as
+    an item of that name what the rank says: ``params["log"] = rank == 0``."""
+    asked = set(guard.test.sources()) if not guard.test.known else set()
     names = {one.attr for one in ast.walk(guard.node) if isinstance(one, ast.Attribute)}
-    return not names.isdisjoint(run.once(_told))
-
-
-def _told(run: Run) -> frozenset[str]:
-    kept = (store for store in run.stores if not store.value.things)  # no objects
-    stores = (store.key for store in kept if store.value.by_rank)
-    calls = (
-        value.constant
-        for call in run.calls
-        if len(call.args) == 2 and call.args[1].by_rank
-        for value in call.args[:1]
+    return any(
+        one.element and one.key in names and one.value.by_rank and thing in asked
+        for one in run.stores
+        for thing in one.base.things
     )
-    return frozenset(name for name in (*stores, *calls) if isinstance(name, str) and name)
 
 
 def _is_handler(guard: RankGuard) -> bool:
