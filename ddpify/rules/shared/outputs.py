@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ddpify.python import writers
 from ddpify.ranks import words
 from ddpify.ranks.events import Exit
-from ddpify.ranks.interest import ASKED, says
+from ddpify.ranks.hooks import trains
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.prepared import is_model
@@ -43,7 +43,6 @@ MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 # They are imported for much else.
 _IDLE = frozenset({"lightning", "transformers"})
 _STARTING = (words.TRAINER, *words.COMMANDLINES, words.HF_TRAINER, words.HF_ARGUMENTS)
-_FITS = frozenset("fit validate test predict".split())
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
     *OWN_FILES,
@@ -264,7 +263,7 @@ def _has_ranks(run: Run) -> bool:
         return bool(run.frameworks) and not run.tested
     if run.assumed or not run.frameworks or not run.frameworks <= _IDLE:
         return bool(run.frameworks)
-    return run.opener is not None or any(map(_may_start, run.calls)) or _asks(run)
+    return run.opener is not None or any(map(_may_start, run.calls))
 
 
 def _may_start(call: RankCall) -> bool:
@@ -272,13 +271,7 @@ def _may_start(call: RankCall) -> bool:
     with one that was made in code that is not read."""
     made = call.result.things if call.result is not None else ()
     own = (thing.cls for thing in made if thing.cls is not None)
-    fits = call.target is None and call.receiver is not None and call.method in _FITS
-    return fits or call.name in _STARTING or any(cls.inherits(*_STARTING) for cls in own)
-
-
-def _asks(run: Run) -> bool:
-    """Whether a file asks Hugging Face's Trainer, which joins what torchrun starts, who it is."""
-    return any(says(module.source.text, ASKED) for module in run.modules.values())
+    return trains(call) or call.name in _STARTING or any(cls.inherits(*_STARTING) for cls in own)
 
 
 def is_locked(call: RankCall) -> bool:
