@@ -226,7 +226,7 @@ def _unknown_attribute(
     kind = configured.KIND if place is not None else "attribute"
     made = RankThing(kind, f"{thing.name}.{name}", site, receiver=thing, info=place)
     one = Symbol(f"{thing.name}@{id(thing)}.{name}")
-    origins = base.origins if thing.kind == "result" else frozenset()
+    origins = base.origins if thing.kind == "result" else set_by_rank(thing, name)
     trainers = thing.name == "lightning.pytorch.Trainer" and name not in _GIVEN
     if name in _AGREED or trainers:
         origins = _in_number(base, name)
