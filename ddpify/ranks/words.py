@@ -225,6 +225,9 @@ MEETING_IF_SHARDED: Final = NUMBERING | {
     "accelerate.Accelerator.get_state_dict",
     "transformers.Trainer.save_model",
 }
+SPLITS: Final = tuple(
+    f"accelerate.{one}.split_between_processes" for one in ("Accelerator", "PartialState")
+)
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
 SAVE_CHECKPOINT: Final = f"{TRAINER}.save_checkpoint"
