@@ -242,7 +242,7 @@ def _of_result(thing: RankThing, base: RankValue) -> frozenset[Origin]:
     """Why an attribute of a result may be each rank's own: where a function that is not known is
     given an object of the project, too, it may be that object's."""
     call = thing.call
-    unknown = call is not None and call.name == "?"
+    unknown = call is not None and call.name.startswith(("?", "."))
     if call is None or not unknown or not any(t.cls for value in call.given for t in value.things):
         return base.origins
     return frozenset(origin for origin in base.origins if origin.kind in IDENTITY)
