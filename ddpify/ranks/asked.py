@@ -11,7 +11,8 @@ from ddpify.ranks.modules import ClassDefinition, FunctionNode
 from ddpify.ranks.origins import RANK, Origin
 from ddpify.ranks.words import LOCAL_NAMES, MAIN_NAMES, RANK_NAMES
 
-_ASKED = frozenset({"get_rank"}) | RANK_NAMES | LOCAL_NAMES | MAIN_NAMES
+_QUESTIONS = frozenset({"get_rank", "get_global_rank"})
+_ASKED = _QUESTIONS | RANK_NAMES | LOCAL_NAMES | MAIN_NAMES
 
 
 def _names_rank(node: ast.AST) -> bool:
@@ -40,24 +41,33 @@ def _of_fields(thing: RankThing, test: ast.expr) -> Iterator[Origin]:
 
 
 def _tests(info: ClassDefinition, name: str) -> list[ast.expr]:
-    """The conditions under which methods of a class set an attribute."""
+    """The conditions under which methods of a class set an attribute, by themselves or by another
+    method that does."""
     known = info.tests.get(name)
     if known is None:
-        nodes = [method.node for method in info.methods.values()]
-        known = info.tests[name] = [test for node in nodes for test in _around(node, name)]
+        nodes = {method.name: method.node for method in info.methods.values()}
+        names, more = {name}, True
+        while more:
+            setting = {one for one, node in nodes.items() if _sets(node, names)}
+            names, more = names | setting, not setting <= names
+        known = [test for node in nodes.values() for test in _around(node, names)]
+        info.tests[name] = known
     return known
 
 
-def _around(method: FunctionNode, name: str) -> Iterator[ast.expr]:
+def _around(method: FunctionNode, names: set[str]) -> Iterator[ast.expr]:
     for node in ast.walk(method):
-        if isinstance(node, ast.If) and _sets(node, name):
+        if isinstance(node, ast.If) and _sets(node, names):
             yield node.test
-        elif isinstance(node, ast.Assign) and _sets(node, name):
+        elif isinstance(node, ast.Assign) and _sets(node, names):
             yield from (one.test for one in ast.walk(node.value) if isinstance(one, ast.IfExp))
 
 
-def _sets(block: ast.AST, name: str) -> bool:
+def _sets(block: ast.AST, names: set[str]) -> bool:
+    """Whether an attribute of one of these names is set or called."""
     return any(
-        isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
+        own.attr in names
         for node in ast.walk(block)
+        for own in (node.func if isinstance(node, ast.Call) else node,)
+        if isinstance(own, ast.Attribute) and (own is not node or isinstance(own.ctx, ast.Store))
     )

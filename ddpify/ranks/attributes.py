@@ -13,7 +13,7 @@ from ddpify.ranks.events import Read
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition
-from ddpify.ranks.origins import CLOCK, RANK, Origin, Symbol
+from ddpify.ranks.origins import CLOCK, IDENTITY, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import Sized
 from ddpify.ranks.values import TRUE, constant, differs, key_of, of, per_rank, same, symbol
@@ -226,7 +226,7 @@ def _unknown_attribute(
     kind = configured.KIND if place is not None else "attribute"
     made = RankThing(kind, f"{thing.name}.{name}", site, receiver=thing, info=place)
     one = Symbol(f"{thing.name}@{id(thing)}.{name}")
-    origins = base.origins if thing.kind == "result" else frozenset()
+    origins = _of_result(thing, base) if thing.kind == "result" else set_by_rank(thing, name)
     trainers = thing.name == "lightning.pytorch.Trainer" and name not in _GIVEN
     if name in _AGREED or trainers:
         origins = _in_number(base, name)
@@ -236,6 +236,16 @@ def _unknown_attribute(
     if thing.kind != "result" or not origins:
         thing.attrs[name] = value
     return value
+
+
+def _of_result(thing: RankThing, base: RankValue) -> frozenset[Origin]:
+    """Why an attribute of a result may be each rank's own: where a function that is not known is
+    given an object of the project, too, it may be that object's."""
+    call = thing.call
+    unknown = call is not None and call.name.startswith(("?", "."))
+    if call is None or not unknown or not any(t.cls for value in call.given for t in value.things):
+        return base.origins
+    return frozenset(origin for origin in base.origins if origin.kind in IDENTITY)
 
 
 def _count_of_bar(thing: RankThing, name: str) -> RankValue | None:

@@ -106,7 +106,9 @@ def _frame(
     on_yield: Callable[[RankValue], None] | None,
 ) -> RankFrame:
     info: FunctionDefinition = thing.info
-    frame = RankFrame(info.module, info, {}, m.closures.get(thing))
+    cls = m.classes.get(info.owner) if info.owner is not None else None
+    around = m.closures.get(thing) or (m.closures.get(cls) if cls is not None else None)
+    frame = RankFrame(info.module, info, {}, around)
     frame.on_yield = on_yield
     frame.cls = info.owner
     bind_parameters(m, frame, info, args, kwargs, thing.defaults)

@@ -18,6 +18,7 @@ from ddpify.ranks.results import result
 from ddpify.ranks.run import Fed
 from ddpify.ranks.traits import PLAIN, Traits
 from ddpify.ranks.values import of
+from ddpify.ranks.words import LOOPS
 from ddpify.ranks.words import TRAINER as TRAINER
 
 _ALONE: Final = "prepare_data"  # rank 0 of each node, the others wait
@@ -85,7 +86,7 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
         m.run.blind.append(one)
     for position, name in enumerate(_GIVEN[one.method], 1):
         value = one.arg(position, name)
-        if value is not None and value.constant is None and not _is_module(value):
+        if value is not None and value.constant is None and not is_module(value):
             m.run.fed.append(Fed(one, name, value))
     before = m.order
     for thing in things:
@@ -100,9 +101,14 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
             _hook(m, f, one, thing, name, (one.receiver, of(things[0]) if things else None))
 
 
-def _is_module(value: RankValue) -> bool:
-    """Whether it is the data module, which may stand where loaders do."""
+def is_module(value: RankValue) -> bool:
+    """Whether it is a LightningModule, or a data module, which may stand where loaders do."""
     return any(t.cls is not None and t.cls.inherits(*_KNOWN) for t in value.things)
+
+
+def trains(call: RankCall) -> bool:
+    """Whether a module is given to a Trainer, which may be made in code that is not read."""
+    return call.method in LOOPS and call.target is None and any(map(is_module, call.given))
 
 
 def with_trainer(

@@ -52,7 +52,7 @@ from ddpify.ranks.process_groups import (
     world_size,
 )
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.results import result, rooted, with_origin
+from ddpify.ranks.results import dealt, result, rooted, with_origin
 from ddpify.ranks.trace import WRAPPING
 from ddpify.ranks.values import NONE, symbol
 
@@ -132,6 +132,11 @@ def _imported(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``sys.modules.get("numpy")``: the module, where it is there."""
     name = one.args[0].constant if one.args else None
     return naming.external(m, name) if isinstance(name, str) else None
+
+
+def _share(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+    """``with accelerator.split_between_processes(samples) as share:``"""
+    return dealt(result(one), one)
 
 
 def _second(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
@@ -324,6 +329,7 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     words.FSDP: _wrap,
     words.FULLY_SHARD: _fully_shard,
     names.SPAWN: _spawn,
+    **dict.fromkeys(words.SPLITS, _share),
     **dict.fromkeys(prepared.MAKES, prepared.made),
     **dict.fromkeys(prepared.CALLS, prepared.prepared),
     "deepspeed.initialize": prepared.engine,

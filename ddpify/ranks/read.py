@@ -259,9 +259,8 @@ def _is_lightning(run: Run) -> bool:
     if not any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls):
         return False
     made = any(run.named(words.TRAINER)) and not run.once(is_idle)
-    if not run.script or made or any(run.named(*words.COMMANDLINES)):
-        return True  # or one that was made in code that is not read
-    return any(call.target is None for call in run.methods(*words.LOOPS))
+    made = made or any(run.named(*words.COMMANDLINES)) or any(map(hooks.trains, run.calls))
+    return made or not run.script
 
 
 def _script(

@@ -7,6 +7,7 @@ from itertools import chain
 
 from ddpify.ranks import words
 from ddpify.ranks.events import Store
+from ddpify.ranks.hooks import trains
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 
@@ -43,7 +44,7 @@ def _is_of_several(call: RankCall) -> bool:
 def is_idle(run: Run) -> bool:
     """Whether the Trainers of a script run nothing, so that none starts a process: they are asked
     for no loop, and nobody else gets them. A model is loaded beside one, whose logger is used."""
-    if not (run.script and run.complete) or any(run.methods(*words.LOOPS)):
+    if not (run.script and run.complete) or any(map(trains, run.calls)):
         return False
     made = [call for call in run.named(words.TRAINER) if call.result is not None]
     things = {thing for call in made if call.result is not None for thing in call.result.things}

@@ -225,6 +225,9 @@ MEETING_IF_SHARDED: Final = NUMBERING | {
     "accelerate.Accelerator.get_state_dict",
     "transformers.Trainer.save_model",
 }
+SPLITS: Final = tuple(
+    f"accelerate.{one}.split_between_processes" for one in ("Accelerator", "PartialState")
+)
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
 SAVE_CHECKPOINT: Final = f"{TRAINER}.save_checkpoint"
@@ -313,7 +316,8 @@ LOCAL_NAMES: Final = frozenset("local_rank ddp_local_rank local_process_index".s
 MAIN_NAMES: Final = frozenset(
     "is_main_process is_master is_main is_rank_zero is_rank0 is_global_zero main_process"
     " master_process is_master_process is_chief is_world_process_zero is_world_master"
-    " is_main_proc is_master_proc is_root_process is_main_rank is_master_rank is_rank_0".split()
+    " is_main_proc is_master_proc is_master_ordinal is_root_process is_main_rank is_master_rank"
+    " is_rank_0".split()
 )
 # What modules have of themselves, though a class of theirs has ``__getattr__``.
 OWN_ATTRIBUTES: Final = frozenset("training parameters state_dict modules".split())

@@ -102,11 +102,11 @@ ANSWERS = frozenset("log_dir logdir get_logdir dir id name url".split())
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per tracker that every rank opens as the same."""
-    if any(s.key in ("WANDB_MODE", "WANDB_DISABLED") and s.ranks != ALL for s in run.stores):
-        return
+    silent = any(s.key in ("WANDB_MODE", "WANDB_DISABLED") and s.ranks != ALL for s in run.stores)
+    calls = [call for call in run.calls if not (silent and call.name.startswith("wandb."))]
     if run.helpers:
-        yield from _logged(run)
-    for call in run.calls:
+        yield from _logged(run, calls)
+    for call in calls:
         if call.name not in writers.TRACKERS or _tells_ranks_apart(run, call):
             continue
         if call.name in _CONNECTIONS and not any(by_all(run, use) for use in _uses(run, call)):
@@ -121,9 +121,9 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _logged(run: Run) -> Iterable[Finding]:
+def _logged(run: Run, calls: list[RankCall]) -> Iterable[Finding]:
     """What every rank of a migrated program says to a tracker that is a module: ``wandb.log``."""
-    for call in run.calls:
+    for call in calls:
         module, _, name = call.name.partition(".")
         said = module in ("wandb", "mlflow") and "." not in name
         if said and call.name not in writers.TRACKERS and call.alone and by_all(run, call):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ddpify.python import writers
 from ddpify.ranks import words
 from ddpify.ranks.events import Exit
-from ddpify.ranks.interest import ASKED, says
+from ddpify.ranks.hooks import trains
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.prepared import is_model
@@ -44,7 +44,6 @@ MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 # They are imported for much else.
 _IDLE = frozenset({"lightning", "transformers"})
 _STARTING = (words.TRAINER, *words.COMMANDLINES, words.HF_TRAINER, words.HF_ARGUMENTS)
-_FITS = frozenset("fit validate test predict".split())
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
     *OWN_FILES,
@@ -265,7 +264,7 @@ def _has_ranks(run: Run) -> bool:
         return bool(run.frameworks) and not runs_alone(run)
     if run.assumed or not run.frameworks or not run.frameworks <= _IDLE:
         return bool(run.frameworks)
-    return run.opener is not None or any(map(_may_start, run.calls)) or _asks(run)
+    return run.opener is not None or any(map(_may_start, run.calls))
 
 
 def _may_start(call: RankCall) -> bool:
@@ -273,13 +272,7 @@ def _may_start(call: RankCall) -> bool:
     with one that was made in code that is not read."""
     made = call.result.things if call.result is not None else ()
     own = (thing.cls for thing in made if thing.cls is not None)
-    fits = call.target is None and call.receiver is not None and call.method in _FITS
-    return fits or call.name in _STARTING or any(cls.inherits(*_STARTING) for cls in own)
-
-
-def _asks(run: Run) -> bool:
-    """Whether a file asks Hugging Face's Trainer, which joins what torchrun starts, who it is."""
-    return any(says(module.source.text, ASKED) for module in run.modules.values())
+    return trains(call) or call.name in _STARTING or any(cls.inherits(*_STARTING) for cls in own)
 
 
 def is_locked(call: RankCall) -> bool:
@@ -320,24 +313,15 @@ def _unsure(guard: RankGuard) -> bool:
 
 
 def _is_told(run: Run, guard: RankGuard) -> bool:
-    """Whether a condition asks for an attribute under whose name the program keeps, in whatever
-    object, what the rank says: ``params["log"] = rank == 0``, ``args.put("log", rank == 0)``."""
-    if guard.test.known:
-        return False
+    """Whether a condition asks an object of the project for an attribute, into which it was put as
+    an item of that name what the rank says: ``params["log"] = rank == 0``."""
+    asked = set(guard.test.sources()) if not guard.test.known else set()
     names = {one.attr for one in ast.walk(guard.node) if isinstance(one, ast.Attribute)}
-    return not names.isdisjoint(run.once(_told))
-
-
-def _told(run: Run) -> frozenset[str]:
-    kept = (store for store in run.stores if not store.value.things)  # no objects
-    stores = (store.key for store in kept if store.value.by_rank)
-    calls = (
-        value.constant
-        for call in run.calls
-        if len(call.args) == 2 and call.args[1].by_rank
-        for value in call.args[:1]
+    return any(
+        one.element and one.key in names and one.value.by_rank and thing in asked
+        for one in run.stores
+        for thing in one.base.things
     )
-    return frozenset(name for name in (*stores, *calls) if isinstance(name, str) and name)
 
 
 def _is_handler(guard: RankGuard) -> bool:

@@ -12,31 +12,25 @@ from tests.facts_of_torch.pairs import waiting, while_others_wait
 from tests.facts_of_torch.ranks.small import said
 
 
-def integers_received_as_floats(rank: int) -> Any:
-    value = torch.zeros(2)
+def _received(rank: int, message: torch.Tensor, value: torch.Tensor) -> float:
     if rank == 0:
-        dist.send(torch.ones(2, dtype=torch.int32), dst=1)
+        dist.send(message, dst=1)
     else:
         dist.recv(value, src=0)
     return value.sum().item()
+
+
+def integers_received_as_floats(rank: int) -> Any:
+    return _received(rank, torch.ones(2, dtype=torch.int32), torch.zeros(2))
 
 
 @waiting(4)
 def a_shorter_buffer(rank: int) -> Any:
-    value = torch.zeros(4)
-    if rank == 0:
-        dist.send(torch.ones(8), dst=1)
-    else:
-        dist.recv(value, src=0)
+    return _received(rank, torch.ones(8), torch.zeros(4))
 
 
 def a_longer_buffer(rank: int) -> Any:
-    value = torch.zeros(8)
-    if rank == 0:
-        dist.send(torch.ones(4), dst=1)
-    else:
-        dist.recv(value, src=0)
-    return value.sum().item()
+    return _received(rank, torch.ones(4), torch.zeros(8))
 
 
 @waiting(4)
