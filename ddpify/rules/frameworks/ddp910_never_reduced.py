@@ -18,7 +18,7 @@ _SWITCH = "set_requires_gradient_sync"
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per program in which the switch is only ever turned off."""
     told = list(run.methods(_SWITCH))
-    off = next((call for call in told if _takes_all(call)), None)
+    off = next((call for call in told if _takes_all(run, call)), None)
     if off is not None and any(backwards(run)) and all(map(_is_off, told)):
         yield Finding(
             "DDP910",
@@ -35,9 +35,9 @@ def _shards(call: RankCall) -> Iterator[RankCall]:
     return (thing.sharded for thing in things if thing.sharded is not None)
 
 
-def _takes_all(call: RankCall) -> bool:
+def _takes_all(run: Run, call: RankCall) -> bool:
     """Whether it is surely called, on a sharded model."""
-    return call.everywhere and holds_once(call.guards, call.loops) and any(_shards(call))
+    return call.everywhere and holds_once(run, call) and any(_shards(call))
 
 
 def _is_off(call: RankCall) -> bool:
