@@ -67,6 +67,15 @@ RULE = Rule(
             (_MADE, f"    fully_shard(model.body)\n{_MADE}"),
             (_BACK, f"        {_OFF[:-1]}, recurse=True)  # DDP910\n{_BACK}"),
         ),
+        changed(  # in the first epoch
+            SHARDED,
+            (_MADE, f"{_MADE}    warm = False\n"),
+            (_BACK, f"            if not warm:\n            {_OFF}  # DDP910\n{_BACK}"),
+            (
+                "    for epoch in range(3):\n",
+                "    for epoch in range(3):\n        warm = epoch > 0\n",
+            ),
+        ),
     ),
     good=(
         changed(SHARDED, (_MADE, f"{_MADE}{_OFF}\n"), (_BACK, f"{_ON}{_BACK}")),
@@ -76,13 +85,7 @@ RULE = Rule(
             (_BACK, f"            model.{_SWITCH}(i % 4 == 3)\n{_BACK}"),
         ),
         changed(
-            SHARDED,
-            (_MADE, f"{_MADE}    warm = False\n"),
-            (_BACK, f"            if not warm:\n            {_OFF}\n{_BACK}"),
-            (
-                "    for epoch in range(3):\n",
-                "    for epoch in range(3):\n        warm = epoch > 0\n",
-            ),
+            SHARDED, (_BACK, f"            if len(loader) > 9000:\n            {_OFF}\n{_BACK}")
         ),
     ),
 )
