@@ -9,7 +9,7 @@ from typing import Final
 from ddpify.python.libraries import is_known
 from ddpify.ranks import words
 from ddpify.ranks.events import Store
-from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
+from ddpify.ranks.model import ALL, RANK0, RankCall, RankThing, RankValue
 from ddpify.ranks.other_libraries import HOROVOD
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
@@ -24,8 +24,8 @@ from ddpify.site import Site
 
 _OPTIMIZER: Final = f"{HOROVOD}DistributedOptimizer"
 _OF_OPTIMIZERS: Final = (_OPTIMIZER, f"{HOROVOD}broadcast_optimizer_state")
-# What gives something else than the weights of a model: outputs, another model.
-_ANOTHER: Final = frozenset("__call__ forward deepcopy copy".split())
+# What gives something else than the weights of a model: outputs, another model, one number.
+_ANOTHER: Final = frozenset("__call__ forward deepcopy copy norm vector_norm sum numel".split())
 # What does nothing to weights; a constructor is read.
 _LEAVES: Final = CLIPS | frozenset("zero_grad requires_grad_ __call__ __init__ forward".split())
 
@@ -61,7 +61,8 @@ def _is_made_equal(run: Run, model: RankThing) -> bool:
     on = 0  # the ranks that are given other weights: a load on rank 0 alone makes nothing equal
     for call in run.calls:
         if _may_set(run, call, parts):
-            on |= call.ranks if call.method == "load_state_dict" else ALL
+            some = call.method == "load_state_dict" and call.ranks & RANK0
+            on |= call.ranks if some else ALL  # the others may load what rank 0 has saved
     return on == ALL
 
 
@@ -110,7 +111,7 @@ def _loads(run: Run, model: RankThing) -> Iterator[RankCall]:
     """Where some ranks alone are given other weights."""
     parts = frozenset(parts_of(model))
     loads = run.methods("load_state_dict")
-    yield from (call for call in loads if call.ranks and _may_set(run, call, parts))
+    yield from (call for call in loads if call.ranks & RANK0 and _may_set(run, call, parts))
 
 
 def _loaded(load: RankCall, call: RankCall) -> Finding:
