@@ -226,4 +226,4 @@ def _counts(atom: Any, known: dict[str, RankThing]) -> Iterator[RankCall]:
 
 
 def _trains(run: Run, call: RankCall) -> bool:
-    return call.grad and any(loop.node in run.training_loops for loop in call.loops)
+    return call.grad and any(loop.node in run.step_loops for loop in call.loops)

@@ -22,7 +22,7 @@ def shown_slices(run: Run) -> Iterator[tuple[RankCall, Site]]:
     """
     sent = {one for call in run.calls if reduces(call) for one in _given(call)}
     for call in shown_by_one(run):
-        if call.ranks != RANK0 or any(loop.node in run.training_loops for loop in call.loops):
+        if call.ranks != RANK0 or any(loop.node in run.step_loops for loop in call.loops):
             continue
         for value in call.given:
             own = _slices(value)
