@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks import words
+from ddpify.ranks.casts import Cast
 from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Touch
 from ddpify.ranks.frames import RankFrame
@@ -19,11 +20,10 @@ SENDS: Final = frozenset({f"{words.DIST}isend", "Isend"})
 BATCH: Final = f"{words.DIST}batch_isend_irecv"
 _OP: Final = f"{words.DIST}P2POp"
 RECEIVES: Final = frozenset({f"{words.DIST}irecv", "Irecv"})
-# They give the same numbers in another form.
 _OF_RANK: Final = re.compile(r":[01](?=\[|$)")  # how the rank's own is told from the other's
+# They give the same memory in another form; `contiguous`, `reshape` and `flatten` may copy it.
 _VIEWS: Final = frozenset(
-    "view reshape flatten detach narrow squeeze unsqueeze transpose permute t view_as contiguous"
-    " expand unflatten ravel".split()
+    "view detach narrow squeeze unsqueeze transpose permute t view_as expand unflatten".split()
 )
 
 
@@ -66,12 +66,30 @@ def key_of(value: RankValue, ranks: int = ALL) -> str:
     thing = here[0] if here else None
     made = thing.call if thing is not None and thing.kind == "result" else None
     if made is not None and made.method in _VIEWS and made.receiver is not None:
-        return key_of(made.receiver, ranks)
-    if thing is not None and made is not None:
-        return f"{thing.name}@{id(thing)}"
+        return key_of(made.receiver, ranks) + _turned(value, _named(thing), ranks)
     held = (value.atoms[rank] for rank in (0, 1) if ranks & (1 << rank))
     keys = (atom.key for atom in held if isinstance(atom, Symbol))  # None where no rank is
-    return _OF_RANK.sub("", next(keys, ""))
+    key = _named(thing) if made is not None else _OF_RANK.sub("", next(keys, ""))
+    whole, bracket, part = key.partition("[")
+    return whole + _turned(value, whole, ranks) + bracket + part
+
+
+def _named(thing: RankThing | None) -> str:
+    return f"{thing.name}@{id(thing)}" if thing is not None else ""
+
+
+def _turned(value: RankValue, whole: str, ranks: int) -> str:
+    """What a tensor was turned into, which may be a copy: ``x.float()``, ``x.contiguous()``."""
+    turns = (one for one in value.made_from if isinstance(one, Cast) and one.ranks & ranks)
+    calls = {one.call for one in turns if one.call is not None}
+    mine = (c for c in calls if c.receiver and whole in map(_named, c.receiver.things))
+    return "".join(f"~{order}" for order in sorted(call.order for call in mine))
+
+
+def maker(value: RankValue, ranks: int) -> RankCall | None:
+    """The call that made a tensor, or the one of which it is a part."""
+    whole = re.split(r"[~\[]", key_of(value, ranks))[0]
+    return next((thing.call for thing in value.sources() if _named(thing) == whole), None)
 
 
 def overlap(one: str, other: str) -> bool:
@@ -110,5 +128,4 @@ def handles(m: RankMachine, given: Iterable[RankValue], own: RankThing | None) -
     held = [*given, *(own.attrs.values() if own is not None else ())]
     if any(overlap(key_of(value, m.live), one) for value in held for one in m.flying):
         return True
-    owner = f"{own.name}@{id(own)}." if own is not None else ""
-    return bool(owner) and any(one.startswith(owner) for one in m.flying)
+    return own is not None and any(one.startswith(f"{_named(own)}.") for one in m.flying)

@@ -11,8 +11,8 @@ from ddpify.ranks.inflight import BATCH, RECEIVES, SENDS, flown, spelled
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.collectives.pending import overwritten, touched
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.pending import overwritten, touched
 from ddpify.rules.shared.uses import uses
 from ddpify.rules.shared.written import is_literal_keyword
 from ddpify.site import Site
@@ -91,7 +91,6 @@ RULE = Rule(
     " was read as the first message, which was 1000 (measured with gloo).",
     "torch.distributed documentation, synchronous and asynchronous collectives; BUGS L12",
     lint=lint,
-    words=(".wait", ".Wait", "synchronize(", "async_op", "isend", "irecv"),
     bad=(
         on_ranks("""
             dist.irecv(value, src=1 - rank)  # DDP824

@@ -9,8 +9,8 @@ from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
-from ddpify.ranks.events import Store, Touch
-from ddpify.ranks.inflight import RECEIVES, SENDS, flown, key_of, overlap, spelled
+from ddpify.ranks.events import Exit, Store, Touch
+from ddpify.ranks.inflight import RECEIVES, SENDS, flown, key_of, maker, overlap, spelled
 from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.syntax import parents, scope
@@ -30,7 +30,7 @@ _FORM: Final = frozenset("is_tensor numel is_floating_point typename".split())
 # Calls that wait, be it for everything.
 _WAITS: Final = frozenset(
     "wait Wait Waitall Waitany Waitsome Test Testall synchronize wait_stream is_completed result"
-    " barrier Barrier wait_all wait_tensor".split()
+    " barrier Barrier wait_all wait_event wait_tensor".split()
 )
 _COLLECTING: Final = frozenset("append extend add put insert appendleft setdefault".split())
 _FILLS: Final = frozenset({f"{words.DIST}recv", ".Recv"}) | RECEIVES
@@ -80,8 +80,7 @@ def overwritten(call: RankCall) -> bool:
     if not isinstance(target, ast.Name) or not isinstance(loop, (ast.For, ast.While)):
         return False
     return not any(
-        isinstance(node, (ast.Break, ast.Return))
-        or (isinstance(node, ast.Name) and node.id == target.id and node is not target)
+        isinstance(node, ast.Name) and node.id == target.id and node is not target
         for node in ast.walk(loop)
     )
 
@@ -95,7 +94,7 @@ def _timeline(run: Run) -> list[Event]:
 def _is_one(value: RankValue, call: RankCall) -> bool:
     """Whether it is one tensor where the call is made: not one of those that a comprehension, or
     a loop that has ended, has made."""
-    made = _made(value, call)
+    made = maker(value, call.ranks)
     if made is None:
         return True
     comprehended = any(
@@ -107,18 +106,11 @@ def _is_one(value: RankValue, call: RankCall) -> bool:
     return not comprehended and made.loops == call.loops[: len(made.loops)]
 
 
-def _made(value: RankValue, call: RankCall) -> RankCall | None:
-    """The call that made the tensor, or the one of which it is a part."""
-    whole = key_of(value, call.ranks).partition("[")[0]
-    return next((t.call for t in value.sources() if f"{t.name}@{id(t)}" == whole), None)
-
-
 def _lasts(value: RankValue, call: RankCall, loop: RankLoop) -> bool:
-    """Whether it is the same tensor in each round of a loop: made before, and of one name."""
-    made = _made(value, call)
-    return (
-        made is not None and "element@" not in key_of(value, call.ranks) and loop not in made.loops
-    )
+    """Whether it is the same tensor in each round of a loop: made before, and no part of it that
+    the round chooses."""
+    made, part = maker(value, call.ranks), key_of(value, call.ranks).partition("[")[2]
+    return made is not None and "@" not in part and loop not in made.loops
 
 
 def _loops(event: Event) -> tuple[RankLoop, ...]:
@@ -145,8 +137,27 @@ class _Flight:
         """A place if the event touches the tensor, something else if it may wait for it."""
         if isinstance(event, RankCall) and self._may_wait(event):
             return _STOP
-        together = event.ranks & self.call.ranks and set(_guards(event)) <= set(self.call.guards)
-        return event.site if together and self._touches(event) else None
+        comes = set(_guards(event)) <= set(self.call.guards)
+        return event.site if comes and self._touches(event) and not self._left(event) else None
+
+    def _left(self, event: Event) -> bool:
+        """Whether who makes the call has left before the event: ``if later: return isend(x)``."""
+        if event.order < self.call.order:
+            return False  # of the next round
+        since = (e for e in self.run.exits if self.call.order < e.order < event.order)
+        return any(
+            set(one.guards) <= set(self.call.guards) and self._passes_by(one, event)
+            for one in since
+        )
+
+    def _passes_by(self, leave: Exit, event: Event) -> bool:
+        """Whether the event belongs to the round, or the call of a function, that is left."""
+        if leave.kind in ("break", "continue"):
+            here = leave.loops == self.call.loops
+            return here and (not leave.loops or leave.loops[-1] in _loops(event))
+        stack = event.here.stack if isinstance(event, Touch) else event.stack
+        frames = (n for n, one in enumerate(self.call.way) if one.function is leave.function)
+        return any(stack[:frame] == self.call.stack[:frame] for frame in frames)
 
     def _may_wait(self, event: RankCall) -> bool:
         if event.method in _WAITS:
