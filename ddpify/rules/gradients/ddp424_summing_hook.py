@@ -9,11 +9,12 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.by_ranks import is_quotient, power
+from ddpify.rules.gradients.by_ranks import power
 from ddpify.rules.gradients.comm_hooks import hooked, summing
 from ddpify.rules.gradients.summed_by_hand import summed_by_hand
 from ddpify.rules.shared.averaged_by_hand import rescaled
 from ddpify.rules.shared.optimizers import steps_alike
+from ddpify.rules.shared.quotients import is_quotient
 from ddpify.rules.shared.wrapped import Wrap, backwards, forwards, reached
 from ddpify.site import Site
 
@@ -46,7 +47,8 @@ def _is_divided(run: Run, wrap: Wrap) -> bool:
     calls = forwards(run, wrap)
     losses = [b.receiver for b in backwards(run) if b.receiver is not None and reached(b, calls)]
     rates = [v for c in run.calls if c.name.startswith("torch.optim.") for v in c.given]
-    return any(power(value) < 0 for value in (*losses, *rates)) or any(map(is_quotient, losses))
+    divided = any(is_quotient(loss.atoms[0]) for loss in losses)
+    return divided or any(power(value) < 0 for value in (*losses, *rates))
 
 
 def _finding(call: RankCall, place: Site) -> Finding:

@@ -15,10 +15,12 @@ from ddpify.ranks.collective import Collective, collective
 from ddpify.ranks.mixing import OTHERS, of_other
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, PIECE, RANDOM, STRIDE, Symbol
+from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import key_of
 from ddpify.ranks.words import DIST
 from ddpify.rules.shared.counted import divides_evenly
+from ddpify.rules.shared.quotients import is_quotient
 from ddpify.rules.shared.syntax import scope
 
 _SENT: Final = {
@@ -46,7 +48,8 @@ _SCORES: Final = frozenset(
 _LIBRARIES: Final = ("sklearn.metrics.", "torchmetrics.functional.", "scipy.stats.")
 _SPREADS: Final = frozenset("std var median nanmedian quantile percentile corrcoef".split())
 # Of a mean over all samples these are no means of what they are on the ranks.
-_CURVED: Final = frozenset("exp exp2 expm1 sqrt".split())
+_CURVED: Final = frozenset("exp exp2 expm1 sqrt rsqrt log log2 log10 log1p".split())
+_LINEAR: Final = frozenset("Mult Div Add Sub USub UAdd".split())
 _NUMERIC: Final = ("math.", "torch.", "numpy.")
 _COUNTS: Final = frozenset({"sum", "count_nonzero"})
 
@@ -119,12 +122,10 @@ def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
             yield Averaged(call, made, False)
         elif made.method in ("mean", "nanmean") and _of_unequal(made):
             yield Averaged(call, made, True)
-    if _trains(run, call):
-        return
     curved = next(filter(_is_curved, _made(value)), None)
-    if curved is not None or _is_root(value):
+    if (curved is not None or _is_root(value)) and not _is_by_batch(call):
         yield Averaged(call, curved or call, False)
-    ratio = _counted_by(value)
+    ratio = _counted_by(value) if not _trains(run, call) else None
     if ratio is not None:
         yield Averaged(call, ratio, True)
 
@@ -133,7 +134,7 @@ def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
     """The calls whose result it is, or holds, as it is."""
     for item in value.items or () if depth else ():
         yield from _made(item, depth - 1)
-    for thing in (*value.things, *_parted(value)) if depth else ():
+    for thing in (*value.things, *_parted(value), *_scaled(value)) if depth else ():
         made = thing.call
         if made is None or thing.kind != "result":
             continue
@@ -147,8 +148,24 @@ def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
 def _parted(value: RankValue) -> Iterator[RankThing]:
     """What gives several numbers, of which this is one: ``rho, p = spearmanr(a, b)``."""
     for thing in value.deps if not value.things else ():
-        if key_of(value).startswith(f"{thing.name}@{id(thing)}["):
+        if key_of(value).startswith(f"{_key(thing)}["):
             yield thing
+
+
+def _scaled(value: RankValue) -> Iterator[RankThing]:
+    """What a number is a constant times or more of: ``100 * f1_score(a, b)``."""
+    atom = value.atoms[0]
+    while isinstance(atom, Symbol) and atom.parts[:1] and atom.parts[0] in _LINEAR:
+        inner = [part for part in atom.parts[1:] if isinstance(part, Symbol)]
+        if len(inner) != 1 or (atom.parts[0] == "Div" and atom.parts[1] is not inner[0]):
+            return
+        atom = inner[0]
+    if isinstance(atom, Symbol) and not value.things:
+        yield from (thing for thing in value.sources() if _key(thing) == atom.key)
+
+
+def _key(thing: RankThing) -> str:
+    return f"{thing.name}@{id(thing)}"
 
 
 def _inputs(call: RankCall) -> tuple[RankValue, ...]:
@@ -172,12 +189,13 @@ def _is_curved(made: RankCall) -> bool:
 
 
 def _is_root(value: RankValue, depth: int = 6) -> bool:
-    """``(total / count) ** 0.5`` of this rank's own, or what holds it as it is."""
+    """``(total / count) ** 0.5``, ``2 ** (bits / count)`` of this rank's own, or what holds it."""
     for atom in value.atoms if _is_own(value) else ():
         if isinstance(atom, Symbol) and atom.parts[:1] == ("Pow",):
             base, power = atom.parts[1:]
-            of_mean = isinstance(base, Symbol) and base.parts[:1] == ("Div",)
-            return of_mean and isinstance(power, float) and 0 < power < 1
+            if isinstance(base, Symbol):
+                return is_quotient(base) and isinstance(power, float) and 0 < power < 1
+            return is_quotient(power)
     made = value.things[0].call if depth and len(value.things) == 1 else None
     if made is None or made.method not in _PASSES:
         return False
@@ -186,7 +204,7 @@ def _is_root(value: RankValue, depth: int = 6) -> bool:
 
 def _is_fraction(value: RankValue) -> bool:
     """Whether it is a quotient, or a mean."""
-    if any(isinstance(atom, Symbol) and atom.parts[:1] == ("Div",) for atom in value.atoms):
+    if any(map(is_quotient, value.atoms)):
         return True
     return any(made.method in ("mean", "nanmean") for made in _made(value))
 
@@ -208,8 +226,8 @@ def _of_unequal(made: RankCall) -> bool:
 def _counted_by(value: RankValue) -> RankCall | None:
     """What counts this rank's samples below a fraction line: ``x.sum() / mask.sum()``."""
     for atom in value.atoms:
-        if isinstance(atom, Symbol) and atom.parts[:1] == ("Div",):
-            known = {f"{thing.name}@{id(thing)}": thing for thing in value.sources()}
+        if is_quotient(atom):
+            known = {_key(thing): thing for thing in value.sources()}
             return next(_counts(atom.parts[2], known), None)
     return None
 
@@ -223,6 +241,11 @@ def _counts(atom: Any, known: dict[str, RankThing]) -> Iterator[RankCall]:
     made = thing.call if thing is not None else None
     if made is not None and made.method in _COUNTS and _of_one_rank(made):
         yield made
+
+
+def _is_by_batch(call: RankCall) -> bool:
+    """Whether it is one of many, each of a batch: ``psnr(…)`` of each, then their mean."""
+    return any(iterated(loop) for loop in call.loops)
 
 
 def _trains(run: Run, call: RankCall) -> bool:
