@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ddpify.ranks.collective import collective
 from ddpify.ranks.mixing import Of, marks
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, ITEM, RANDOM, Symbol
+from ddpify.ranks.origins import ITEM, Symbol, of_one_rank
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import DIST
 from ddpify.rules.gradients.by_ranks import power
@@ -61,15 +61,11 @@ def _mean(run: Run, one: Averaging) -> RankCall | None:
     if loss is None or made is None or power(loss) != 0:
         return None
     means = reduction(made) == "mean" or (made.method == "mean" and made.receiver is not None)
-    return found[0] if means and _is_own(loss) else None
+    return found[0] if means and of_one_rank(loss.all_origins) else None
 
 
 def _reaches(loss: RankValue, one: Averaging) -> bool:
     return not one.models.isdisjoint(loss.sources())
-
-
-def _is_own(loss: RankValue) -> bool:
-    return any(origin.kind in (DATA, RANDOM, *IDENTITY) for origin in loss.all_origins)
 
 
 def _is_scaled(run: Run, one: Averaging) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ddpify.ranks.collective import Collective, collective
 from ddpify.ranks.mixing import OTHERS, of_other
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, PIECE, RANDOM, STRIDE, Symbol
+from ddpify.ranks.origins import PIECE, STRIDE, Symbol, of_one_rank
 from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import key_of
@@ -139,7 +139,7 @@ def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
         if made is None or thing.kind != "result":
             continue
         if made.method in _PASSES:
-            for inner in _inputs(made):
+            for inner in made.inputs:
                 yield from _made(inner, depth - 1)
         else:
             yield made
@@ -168,10 +168,6 @@ def _key(thing: RankThing) -> str:
     return f"{thing.name}@{id(thing)}"
 
 
-def _inputs(call: RankCall) -> tuple[RankValue, ...]:
-    return (*((call.receiver,) if call.receiver is not None else ()), *call.given)
-
-
 def _is_statistic(made: RankCall) -> bool:
     if made.name.startswith(_LIBRARIES):
         return made.method in _SCORES
@@ -185,12 +181,12 @@ def _is_curved(made: RankCall) -> bool:
         return False
     if made.receiver is None and not made.name.startswith(_NUMERIC):
         return False
-    return any(map(_is_fraction, _inputs(made)))
+    return any(map(_is_fraction, made.inputs))
 
 
 def _is_root(value: RankValue, depth: int = 6) -> bool:
     """``(total / count) ** 0.5``, ``2 ** (bits / count)`` of this rank's own, or what holds it."""
-    for atom in value.atoms if _is_own(value) else ():
+    for atom in value.atoms if of_one_rank(value.all_origins) else ():
         if isinstance(atom, Symbol) and atom.parts[:1] == ("Pow",):
             base, power = atom.parts[1:]
             if isinstance(base, Symbol):
@@ -199,7 +195,7 @@ def _is_root(value: RankValue, depth: int = 6) -> bool:
     made = value.things[0].call if depth and len(value.things) == 1 else None
     if made is None or made.method not in _PASSES:
         return False
-    return any(_is_root(one, depth - 1) for one in _inputs(made))
+    return any(_is_root(one, depth - 1) for one in made.inputs)
 
 
 def _is_fraction(value: RankValue) -> bool:
@@ -210,16 +206,12 @@ def _is_fraction(value: RankValue) -> bool:
 
 
 def _of_one_rank(made: RankCall) -> bool:
-    return any(map(_is_own, _inputs(made)))
-
-
-def _is_own(value: RankValue) -> bool:
-    return any(o.kind in (DATA, RANDOM, *IDENTITY) for o in value.all_origins)
+    return any(of_one_rank(value.all_origins) for value in made.inputs)
 
 
 def _of_unequal(made: RankCall) -> bool:
     """Whether it is of every n-th row, of rows that are not known to divide evenly."""
-    values = [v for v in _inputs(made) if any(o.what in (PIECE, STRIDE) for o in v.all_origins)]
+    values = [v for v in made.inputs if any(o.what in (PIECE, STRIDE) for o in v.all_origins)]
     return bool(values) and not any(map(divides_evenly, values))
 
 

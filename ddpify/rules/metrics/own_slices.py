@@ -32,8 +32,7 @@ def shown_slices(run: Run) -> Iterator[tuple[RankCall, Site]]:
 
 
 def _given(call: RankCall) -> Iterator[Origin]:
-    values = (*call.given, *((call.receiver,) if call.receiver is not None else ()))
-    for value in values:
+    for value in call.inputs:
         yield from _slices(value)
 
 

@@ -83,16 +83,15 @@ def _are_weights(value: RankValue, parts: frozenset[RankThing]) -> bool:
 
 def _may_set(run: Run, call: RankCall, parts: frozenset[RankThing]) -> bool:
     """Whether a call may set weights, or send them."""
-    receivers = () if call.receiver is None else (call.receiver,)
     if call.method in _LEAVES or call.name in _OF_OPTIMIZERS:
         return False
-    if not any(_are_weights(value, parts) for value in (*receivers, *call.given)):
+    if not any(_are_weights(value, parts) for value in call.inputs):
         return False
     if call.name in words.COLLECTIVE_CALLS or call.name.startswith(words.DIST):
         return True
     if call.target is not None:
         return call.target.place not in run.entered
-    if not is_known(call.name) and not receivers:
+    if call.receiver is None and not is_known(call.name):
         return True
     loads = any(word in call.method for word in ("load", "pretrained", "vector_to"))
     return loads or any(_are_weights(one, parts) for one in _filled(call))

@@ -84,8 +84,7 @@ def _may_gain(run: Run, wrap: Wrap, since: int) -> bool:
         read = call.name.startswith(_READS) and call.method != "setattr"
         if read or (call.target is not None and call.target.place in run.entered):
             continue
-        given = (*call.given, *((call.receiver,) if call.receiver is not None else ()))
-        if any(_is_of(wrap, value) for value in given):
+        if any(_is_of(wrap, value) for value in call.inputs):
             return True
     return False
 

@@ -57,12 +57,9 @@ def gradients_set(run: Run, covers: Covers) -> Iterator[RankValue]:
 
 def gradients_scaled(run: Run, covers: Covers) -> bool:
     """Whether a program may scale gradients of such models in place."""
-    for call in run.calls:
-        if call.method.strip("_").removeprefix("foreach_") in _SCALES:
-            given = (*call.given, *((call.receiver,) if call.receiver is not None else ()))
-            if any(is_gradient(value) and _is_of(value, covers) for value in given):
-                return True
-    return False
+    calls = (c for c in run.calls if c.method.strip("_").removeprefix("foreach_") in _SCALES)
+    given = (value for call in calls for value in call.inputs)
+    return any(is_gradient(value) and _is_of(value, covers) for value in given)
 
 
 def rescaled(run: Run, covers: Covers) -> bool:
