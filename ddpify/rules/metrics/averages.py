@@ -17,7 +17,7 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import PIECE, STRIDE, Symbol, of_one_rank
 from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import key_of
+from ddpify.ranks.values import text
 from ddpify.ranks.words import DIST
 from ddpify.rules.shared.counted import divides_evenly
 from ddpify.rules.shared.quotients import is_quotient
@@ -49,7 +49,7 @@ _LIBRARIES: Final = ("sklearn.metrics.", "torchmetrics.functional.", "scipy.stat
 _SPREADS: Final = frozenset("std var median nanmedian quantile percentile corrcoef".split())
 # Of a mean over all samples these are no means of what they are on the ranks.
 _CURVED: Final = frozenset("exp exp2 expm1 sqrt rsqrt log log2 log10 log1p".split())
-_LINEAR: Final = frozenset("Mult Div Add Sub USub UAdd".split())
+_ARITHMETIC: Final = frozenset("Mult Div Add Sub USub".split())
 _NUMERIC: Final = ("math.", "torch.", "numpy.")
 _COUNTS: Final = frozenset({"sum", "count_nonzero"})
 
@@ -122,10 +122,12 @@ def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
             yield Averaged(call, made, False)
         elif made.method in ("mean", "nanmean") and _of_unequal(made):
             yield Averaged(call, made, True)
+    if any(loop.node in run.step_loops or iterated(loop) for loop in call.loops):
+        return  # one of many, each of a batch: ``psnr(…)`` of each, then their mean
     curved = next(filter(_is_curved, _made(value)), None)
-    if (curved is not None or _is_root(value)) and not _is_by_batch(call):
+    if curved is not None or _is_root(value):
         yield Averaged(call, curved or call, False)
-    ratio = _counted_by(value) if not _trains(run, call) else None
+    ratio = _counted_by(value)
     if ratio is not None:
         yield Averaged(call, ratio, True)
 
@@ -134,7 +136,7 @@ def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
     """The calls whose result it is, or holds, as it is."""
     for item in value.items or () if depth else ():
         yield from _made(item, depth - 1)
-    for thing in (*value.things, *_parted(value), *_scaled(value)) if depth else ():
+    for thing in (*value.things, *_computed(value)) if depth else ():
         made = thing.call
         if made is None or thing.kind != "result":
             continue
@@ -145,23 +147,16 @@ def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
             yield made
 
 
-def _parted(value: RankValue) -> Iterator[RankThing]:
-    """What gives several numbers, of which this is one: ``rho, p = spearmanr(a, b)``."""
-    for thing in value.deps if not value.things else ():
-        if key_of(value).startswith(f"{_key(thing)}["):
-            yield thing
-
-
-def _scaled(value: RankValue) -> Iterator[RankThing]:
-    """What a number is a constant times or more of: ``100 * f1_score(a, b)``."""
+def _computed(value: RankValue) -> Iterator[RankThing]:
+    """What a number was computed from with constants, or is one of the results of:
+    ``100 * f1_score(a, b)``, ``rho, p = spearmanr(a, b)``."""
     atom = value.atoms[0]
-    while isinstance(atom, Symbol) and atom.parts[:1] and atom.parts[0] in _LINEAR:
+    while isinstance(atom, Symbol) and atom.parts and atom.parts[0] in _ARITHMETIC:
         inner = [part for part in atom.parts[1:] if isinstance(part, Symbol)]
-        if len(inner) != 1 or (atom.parts[0] == "Div" and atom.parts[1] is not inner[0]):
+        if len(inner) != 1:
             return
         atom = inner[0]
-    if isinstance(atom, Symbol) and not value.things:
-        yield from (thing for thing in value.sources() if _key(thing) == atom.key)
+    yield from (t for t in value.made_from if f"{text(atom)}[".startswith(f"{_key(t)}["))
 
 
 def _key(thing: RankThing) -> str:
@@ -233,12 +228,3 @@ def _counts(atom: Any, known: dict[str, RankThing]) -> Iterator[RankCall]:
     made = thing.call if thing is not None else None
     if made is not None and made.method in _COUNTS and _of_one_rank(made):
         yield made
-
-
-def _is_by_batch(call: RankCall) -> bool:
-    """Whether it is one of many, each of a batch: ``psnr(…)`` of each, then their mean."""
-    return any(iterated(loop) for loop in call.loops)
-
-
-def _trains(run: Run, call: RankCall) -> bool:
-    return call.grad and any(loop.node in run.step_loops for loop in call.loops)
