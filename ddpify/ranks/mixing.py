@@ -20,7 +20,7 @@ from ddpify.ranks.collective import Collective
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
-from ddpify.ranks.origins import DATA, IDENTITY, ITEM, RANDOM, Symbol
+from ddpify.ranks.origins import ITEM, Symbol, of_one_rank
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import Sized, is_world_size
 from ddpify.ranks.values import key_of, text
@@ -130,7 +130,7 @@ def of_other(one: RankCall) -> Of | None:
 
 def counted(value: RankValue, given: RankValue, site: Site) -> RankValue:
     """``len(batch)``, ``batch.shape``: as many on each rank, of this rank's samples."""
-    return _with(value, Of.COUNT, site) if _is_local(given) else value
+    return _with(value, Of.COUNT, site) if of_one_rank(given.origins) else value
 
 
 def combined(
@@ -260,9 +260,4 @@ def _is_whole(value: RankValue, known: dict[Of, Mark]) -> bool:
 
 def _is_own(value: RankValue, known: dict[Of, Mark]) -> bool:
     """Whether it comes from this rank's samples alone."""
-    return _is_local(value) and _REDUCED.isdisjoint(known)
-
-
-def _is_local(value: RankValue) -> bool:
-    """Of this rank's samples, or of what it draws by its own number."""
-    return any(origin.kind in (DATA, RANDOM, *IDENTITY) for origin in value.origins)
+    return of_one_rank(value.origins) and _REDUCED.isdisjoint(known)

@@ -289,6 +289,11 @@ class RankCall:
         return (*self.args, *self.kwargs.values())
 
     @property
+    def inputs(self) -> tuple[RankValue, ...]:
+        """What it computes with: the arguments, and the object whose method it is."""
+        return self.given if self.receiver is None else (self.receiver, *self.given)
+
+    @property
     def conditions(self) -> tuple[RankGuard, ...]:
         """The guards, those of the callers included, without ``if __name__ == "__main__"``."""
         return tuple(guard for guard in self.guards if not guard.starts_script)

@@ -101,6 +101,11 @@ _TOLD = {
 IDENTITY = frozenset({RANK, LOCAL_RANK})
 
 
+def of_one_rank(origins: Iterable[Origin]) -> bool:
+    """Whether a value is of the rank's samples, of what it draws, or comes from its number."""
+    return any(one.kind in (DATA, RANDOM, *IDENTITY) for one in origins)
+
+
 HASH = "hash() of a text"  # what an Origin says of it: each process salts its own
 
 

@@ -86,6 +86,15 @@ def training_loops(calls: Iterable[RankCall]) -> frozenset[ast.AST]:
     return frozenset(loop.node for call in backwards(calls) for loop in call.loops)
 
 
+def step_loops(calls: Iterable[RankCall]) -> frozenset[ast.AST]:
+    """Those of them whose rounds are steps: over batches, or any where no loader is known."""
+    found: set[ast.AST] = set()
+    for call in backwards(calls):
+        batches = tuple(loop for loop in call.loops if iterated(loop))
+        found.update(loop.node for loop in batches or call.loops)
+    return frozenset(found)
+
+
 def passes(gradients: Iterable[RankCall]) -> tuple[Pass, ...]:
     """Every loader that is trained on, with its loop: the innermost around a ``backward``."""
     found: dict[tuple[RankThing, RankLoop], Pass] = {}

@@ -14,7 +14,7 @@ from ddpify.ranks import words
 from ddpify.ranks.events import Exit, Lacking, Read, Store, Touch
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
-from ddpify.ranks.passes import Pass, backwards, passes, training_loops
+from ddpify.ranks.passes import Pass, backwards, passes, step_loops, training_loops
 from ddpify.ranks.trace import Mismatch
 from ddpify.site import Site
 
@@ -147,6 +147,11 @@ class Run:
     def training_loops(self) -> frozenset[ast.AST]:
         """The loops around a ``backward()``, those of its callers included."""
         return training_loops(self.calls)
+
+    @cached_property
+    def step_loops(self) -> frozenset[ast.AST]:
+        """Those of them whose rounds are steps, no epochs."""
+        return step_loops(self.calls)
 
     @cached_property
     def passes(self) -> tuple[Pass, ...]:

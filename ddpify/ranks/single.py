@@ -49,12 +49,8 @@ def is_idle(run: Run) -> bool:
     made = [call for call in run.named(words.TRAINER) if call.result is not None]
     things = {thing for call in made if call.result is not None for thing in call.result.things}
     kept = (store.value for store in run.stores)
-    used = (value for call in run.calls if call.target is None for value in _used(call))
+    used = (value for call in run.calls if call.target is None for value in call.inputs)
     return bool(made) and not any(_holds(value, things) for value in chain(kept, used))
-
-
-def _used(call: RankCall) -> tuple[RankValue, ...]:
-    return call.given if call.receiver is None else (*call.given, call.receiver)
 
 
 def _holds(value: RankValue, things: set[RankThing], depth: int = 4) -> bool:

@@ -71,9 +71,8 @@ def _is_test(call: RankCall) -> bool:
 
 def _is_given(call: RankCall, path: RankValue) -> bool:
     """Whether a call is given a path, by its value; not one that asks for it."""
-    given = (*call.given, *((call.receiver,) if call.receiver is not None else ()))
     key = text(path.atoms[0])
-    return not _is_test(call) and any(text(value.atoms[0]) == key for value in given)
+    return not _is_test(call) and any(text(value.atoms[0]) == key for value in call.inputs)
 
 
 def _hangs_on(run: Run, meeting: RankCall, asked: RankCall) -> bool:

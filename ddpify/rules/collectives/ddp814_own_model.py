@@ -47,8 +47,7 @@ def _counted(value: RankValue) -> RankThing | None:
 
 
 def _is_own(call: RankCall) -> bool:
-    values = [*call.args, *([call.receiver] if call.receiver is not None else [])]
-    return any(origin.kind == DATA for value in values for origin in spread(value))
+    return any(origin.kind == DATA for value in call.inputs for origin in spread(value))
 
 
 def _finding(wrap: RankCall, made: RankCall, counted: RankThing) -> Finding:

@@ -164,7 +164,7 @@ class _Flight:
             return not self._waits_for_others(event)
         if event.target is not None:
             return event.target.place not in self.run.entered
-        given = {thing for value in (*event.given, *_own(event)) for thing in value.sources()}
+        given = {thing for value in event.inputs for thing in value.sources()}
         return event.method not in _COLLECTING and any(one in given for one in self._handles)
 
     @property
@@ -173,7 +173,7 @@ class _Flight:
 
     def _waits_for_others(self, event: RankCall) -> bool:
         """Whether it surely waits for other calls alone, none of which ends after this one."""
-        waited = [thing for value in (*_own(event), *event.given) for thing in value.sources()]
+        waited = [thing for value in event.inputs for thing in value.sources()]
         begun = [t.call for t in waited if t.call is not None and flown(t.call)]
         own = any(one is self.call for one in begun)
         ordered = collective(self.call) is not None  # NCCL does those of a group one by one

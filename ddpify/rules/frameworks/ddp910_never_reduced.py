@@ -18,7 +18,7 @@ _SWITCH = "set_requires_gradient_sync"
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per program in which the switch is only ever turned off."""
     told = list(run.methods(_SWITCH))
-    off = next((call for call in told if _takes_all(call)), None)
+    off = next((call for call in told if _takes_all(run, call)), None)
     if off is not None and any(backwards(run)) and all(map(_is_off, told)):
         yield Finding(
             "DDP910",
@@ -35,9 +35,9 @@ def _shards(call: RankCall) -> Iterator[RankCall]:
     return (thing.sharded for thing in things if thing.sharded is not None)
 
 
-def _takes_all(call: RankCall) -> bool:
+def _takes_all(run: Run, call: RankCall) -> bool:
     """Whether it is surely called, on a sharded model."""
-    return call.everywhere and holds_once(call.guards, call.loops) and any(_shards(call))
+    return call.everywhere and holds_once(run, call) and any(_shards(call))
 
 
 def _is_off(call: RankCall) -> bool:
@@ -67,6 +67,15 @@ RULE = Rule(
             (_MADE, f"    fully_shard(model.body)\n{_MADE}"),
             (_BACK, f"        {_OFF[:-1]}, recurse=True)  # DDP910\n{_BACK}"),
         ),
+        changed(  # in the first epoch
+            SHARDED,
+            (_MADE, f"{_MADE}    warm = False\n"),
+            (_BACK, f"            if not warm:\n            {_OFF}  # DDP910\n{_BACK}"),
+            (
+                "    for epoch in range(3):\n",
+                "    for epoch in range(3):\n        warm = epoch > 0\n",
+            ),
+        ),
     ),
     good=(
         changed(SHARDED, (_MADE, f"{_MADE}{_OFF}\n"), (_BACK, f"{_ON}{_BACK}")),
@@ -76,13 +85,7 @@ RULE = Rule(
             (_BACK, f"            model.{_SWITCH}(i % 4 == 3)\n{_BACK}"),
         ),
         changed(
-            SHARDED,
-            (_MADE, f"{_MADE}    warm = False\n"),
-            (_BACK, f"            if not warm:\n            {_OFF}\n{_BACK}"),
-            (
-                "    for epoch in range(3):\n",
-                "    for epoch in range(3):\n        warm = epoch > 0\n",
-            ),
+            SHARDED, (_BACK, f"            if len(loader) > 9000:\n            {_OFF}\n{_BACK}")
         ),
     ),
 )

@@ -54,8 +54,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _is_own_file(run: Run, call: RankCall) -> bool:
     """Whether it goes into a file of this process alone, or one that its samples name."""
-    given = call.given if call.receiver is None else (call.receiver, *call.given)
-    made = (thing.call for value in given for thing in value.things if thing.call is not None)
+    made = (thing.call for value in call.inputs for thing in value.things if thing.call is not None)
     paths = [path for one in made if one.name in OPENS and (path := _path(one)) is not None]
     if call.method in _OF_PATHS and call.receiver is not None:
         paths.append(call.receiver)

@@ -14,7 +14,7 @@ from ddpify.rules.examples.lightning import FED, LIGHTNING
 from ddpify.rules.frameworks.lightnings import several
 from ddpify.rules.frameworks.steps import BY_HAND, KEY, librarys, losses, mixed_steps, summed_steps
 from ddpify.rules.frameworks.terms import SUM
-from ddpify.rules.shared.losses import of_a_sum
+from ddpify.rules.shared.optimizers import steps_alike
 from ddpify.site import Site
 
 _ADVICE: Final = "return a mean, or the sum times self.trainer.world_size"
@@ -31,13 +31,14 @@ _SCALED: Final = "{} * self.trainer.world_size"
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per loss that is a plain sum over the samples of a process."""
+    severity = Severity.NOTE if steps_alike(run, lambda _: True) else Severity.WARNING
     for step, made in summed_steps(run) if several(run) else ():
         yield Finding(
             "DDP978",
             made.site,
             "the loss is a sum over this process's samples, and DDP averages over processes:"
             " the gradient is 1/N of that of one process with all samples",
-            Severity.ERROR if run.assumed else of_a_sum(run),  # it is to train as it did
+            Severity.ERROR if run.assumed else severity,  # it is to train as it did
             _fix(step),
             _ADVICE,
         )

@@ -65,12 +65,8 @@ def librarys(run: Run, loss: RankValue, step: FunctionDefinition) -> list[RankCa
     made = [thing.call for thing in (*loss.things, *loss.sources())]
     calls = [call for call in dict.fromkeys(made) if call is not None and within(call, step)]
     means = [call for call in calls if reduction(call) is not None or call.method == "mean"]
-    inner = {t.call for mean in means for value in _taken(mean) for t in value.sources()}
+    inner = {t.call for mean in means for value in mean.inputs for t in value.sources()}
     return [call for call in calls if call not in inner and _is_librarys(run, call)]
-
-
-def _taken(call: RankCall) -> tuple[RankValue, ...]:
-    return (*call.given, *((call.receiver,) if call.receiver is not None else ()))
 
 
 def _is_librarys(run: Run, call: RankCall) -> bool:

@@ -117,8 +117,7 @@ def _kind(run: Run, call: RankCall, calls: set[RankCall]) -> str:
     if said in (MEAN, SUM):
         return said
     trained = {thing for one in calls if one.result is not None for thing in one.result.things}
-    given = [*call.given, *((call.receiver,) if call.receiver is not None else ())]
-    if all(trained.isdisjoint((*one.things, *one.sources())) for one in given):
+    if all(trained.isdisjoint((*one.things, *one.sources())) for one in call.inputs):
         return MEAN  # the same on all ranks: of weights, of settings
     if sums_entries(call, calls):
         return SUM

@@ -30,13 +30,6 @@ def power(value: RankValue) -> int:
     return _power(value.atoms[0]) or 0
 
 
-def is_quotient(value: RankValue) -> bool:
-    """Whether a loss was divided by something of which the number is not known."""
-    atom = value.atoms[0]
-    divided = isinstance(atom, Symbol) and atom.parts[:1] == ("Div",)
-    return divided and isinstance(atom.parts[2], Symbol)
-
-
 def _power(atom: Any) -> int | None:
     """That of a part of a loss; None where no gradient comes through it."""
     if isinstance(atom, Sized):

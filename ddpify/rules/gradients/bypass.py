@@ -9,6 +9,7 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.passes import differentiated, is_scaler
 from ddpify.ranks.run import Run
 from ddpify.rules.gradients.cleared import is_cleared
+from ddpify.rules.shared.averaged_by_hand import averagings
 from ddpify.rules.shared.syntax import scope
 from ddpify.rules.shared.wrapped import (
     PLAIN,
@@ -39,8 +40,14 @@ def bypasses(run: Run) -> Iterator[tuple[RankCall, RankCall, Wrap]]:
             backward = _backward(run, call, armed) or _backward_of_all(run, call, wrap)
             if backward is None or is_cleared(run, backward, wrap):
                 continue
-            if _is_used(run, backward):
+            if _is_used(run, backward) and not _is_averaged(run, backward, wrap):
                 yield call, backward, wrap
+
+
+def _is_averaged(run: Run, backward: RankCall, wrap: Wrap) -> bool:
+    """Whether the program averages gradients of the model itself, after the backward."""
+    later = (one for one in averagings(run) if one.call.order > backward.order)
+    return any(wrap.covers(model) for one in later for model in one.models)
 
 
 def _is_used(run: Run, backward: RankCall) -> bool:

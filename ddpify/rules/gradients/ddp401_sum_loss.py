@@ -19,7 +19,8 @@ from ddpify.rules.gradients.agreed import agreed_terms
 from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, PARTLY_SCALED, POSITIVES
 from ddpify.rules.gradients.summed import summed
 from ddpify.rules.gradients.varying import BY_HAND, PADDED, TO_A_LENGTH, varying
-from ddpify.rules.shared.losses import of_a_sum
+from ddpify.rules.shared.optimizers import steps_alike
+from ddpify.rules.shared.wrapped import forwards, reached, wraps
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -102,12 +103,14 @@ def _unproven(facts: Facts, call: Call) -> Finding:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per backward of a wrapped model's plain sum over the batch."""
     for backward, made in summed(run):
+        models = [wrap for wrap in wraps(run) if reached(backward, forwards(run, wrap))]
+        alike = all(steps_alike(run, wrap.covers) for wrap in models)
         yield Finding(
             "DDP401",
             backward.site,
             "the loss is a sum over this rank's samples, and DDP averages over ranks: the gradient"
             " is 1/N of that of one process with all samples",
-            of_a_sum(run),
+            Severity.NOTE if alike else Severity.WARNING,
             (),
             "use a mean, or multiply the loss by the world size",
             ((made.site, "summed here"),),

@@ -19,7 +19,10 @@ from ddpify.rules.shared.switched_off import switched_off
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per accumulation whose step and sync disagree."""
-    for one in accumulations(run) if skips(run) and not any(switched_off(run)) else ():
+    off = list(switched_off(run))
+    for one in accumulations(run) if skips(run) else ():
+        if any(store in one.switches for store, _ in off):
+            continue
         if (one.holds or one.switches) and disagrees(one) and not reduced_by_hand(run, one):
             yield Finding(
                 "DDP408",
@@ -30,7 +33,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="decide once, before the forward, and use that for no_sync() and for step()",
                 because=((one.step.site, "the step"),),
             )
-    for store, step in switched_off(run):
+    for store, step in off:
         yield Finding(
             "DDP408",
             store.site,

@@ -9,13 +9,17 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.accumulation import Accumulation, accumulations, disagrees, skips
+from ddpify.rules.shared.switched_off import switched_off
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per loop over batches that leaves micro-batches behind."""
+    off = {store for store, _ in switched_off(run)}
     for one in accumulations(run) if skips(run) else ():
         if one.nested or not (one.holds or one.switches) or disagrees(one):
             continue
+        if not off.isdisjoint(one.switches):
+            continue  # by DDP408: no round is synchronised
         if _leaves(one) and _over_batches(one) and not _cleared(one):
             yield Finding(
                 "DDP409",

@@ -34,7 +34,7 @@ def _divided(run: Run) -> Iterator[tuple[RankCall, Finding]]:
         for call in forwards(run, wrap)
         if not is_unsynced(call, wrap.wrapper)
         and wrap.wrapper not in others
-        and not rescaled(run, wrap)
+        and not rescaled(run, wrap.covers)
     }
     for backward in backwards(run) if averaged else ():
         assert backward.receiver is not None

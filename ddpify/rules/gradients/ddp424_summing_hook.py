@@ -9,10 +9,12 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.by_ranks import is_quotient, power
+from ddpify.rules.gradients.by_ranks import power
 from ddpify.rules.gradients.comm_hooks import hooked, summing
 from ddpify.rules.gradients.summed_by_hand import summed_by_hand
 from ddpify.rules.shared.averaged_by_hand import rescaled
+from ddpify.rules.shared.optimizers import steps_alike
+from ddpify.rules.shared.quotients import is_quotient
 from ddpify.rules.shared.wrapped import Wrap, backwards, forwards, reached
 from ddpify.site import Site
 
@@ -33,7 +35,9 @@ def lint(run: Run) -> Iterable[Finding]:
         hook = call.arg(1, "hook")
         functions = [t.info for t in hook.things if t.kind == "function"] if hook else []
         place = summing(functions[0]) if len(functions) == 1 else None
-        if place is not None and not rescaled(run, wrap) and not _is_divided(run, wrap):
+        if place is None or rescaled(run, wrap.covers) or steps_alike(run, wrap.covers):
+            continue
+        if not _is_divided(run, wrap):
             yield _finding(call, place)
 
 
@@ -43,7 +47,8 @@ def _is_divided(run: Run, wrap: Wrap) -> bool:
     calls = forwards(run, wrap)
     losses = [b.receiver for b in backwards(run) if b.receiver is not None and reached(b, calls)]
     rates = [v for c in run.calls if c.name.startswith("torch.optim.") for v in c.given]
-    return any(power(value) < 0 for value in (*losses, *rates)) or any(map(is_quotient, losses))
+    divided = any(is_quotient(loss.atoms[0]) for loss in losses)
+    return divided or any(power(value) < 0 for value in (*losses, *rates))
 
 
 def _finding(call: RankCall, place: Site) -> Finding:
@@ -91,8 +96,9 @@ RULE = Rule(
     "What a communication hook gives is the gradient: DistributedDataParallel divides by the number"
     " of ranks in its own, not after that of another (measured: -4.0, where the mean is -2.0). So"
     " it is with gradients that a program sums by hand: each rank's loss is a mean over its own"
-    " samples, and the sum of N such is N times that of all. With Adam, whose steps do not grow"
-    " with the gradient, nothing is said.",
+    " samples, and the sum of N such is N times that of all. With SGD that is N times"
+    " the step; with Adam and most others, whose steps do not grow with the gradient (measured),"
+    " nothing is said.",
     "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.allreduce_hook",
     lint=lint,
     words=("register_comm_hook", ".grad"),

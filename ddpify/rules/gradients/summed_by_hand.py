@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from ddpify.ranks.collective import collective
 from ddpify.ranks.mixing import Of, marks
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, ITEM, RANDOM, Symbol
+from ddpify.ranks.origins import ITEM, Symbol, of_one_rank
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import DIST
 from ddpify.rules.gradients.by_ranks import power
-from ddpify.rules.shared.averaged_by_hand import Averaging, averagings, is_gradient
+from ddpify.rules.shared.averaged_by_hand import (
+    Averaging,
+    averagings,
+    gradients_scaled,
+    gradients_set,
+)
 from ddpify.rules.shared.losses import made_by, reduction
-from ddpify.rules.shared.wrapped import backwards, modules_of, wraps
-
-# Their step is as large whatever the gradient is multiplied by.
-_SCALELESS: Final = ("Adam", "Lion", "RMSprop", "Rprop", "Adagrad", "LAMB", "Lamb", "Muon", "Adopt")
-_DIVIDES: Final = ("div", "mul", "copy_", "lerp", "normalize", "clip_grad_norm_", "true_divide")
+from ddpify.rules.shared.optimizers import GROWING, optimizers
+from ddpify.rules.shared.wrapped import backwards, wraps
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ def summed_by_hand(run: Run) -> Iterator[Summed]:
             continue
         seen |= one.models
         found = _mean(run, one)
-        if found is not None and not _is_scaled(run) and _steps_by_size(run, one):
+        if found is not None and not _is_scaled(run, one) and _steps_by_size(run, one):
             yield Summed(one.call, found)
 
 
@@ -53,30 +54,25 @@ def _are_wrapped(run: Run, one: Averaging) -> bool:
 
 
 def _mean(run: Run, one: Averaging) -> RankCall | None:
-    """The only backward of the run, if it is that of a mean over what is this rank's."""
-    found = backwards(run)
+    """The only backward of the models, if it is that of a mean over what is this rank's."""
+    found = [b for b in backwards(run) if b.receiver and _reaches(b.receiver, one)]
     loss = found[0].receiver if len({call.site for call in found}) == 1 else None
     made = made_by(loss) if loss is not None else None
-    if loss is None or made is None or power(loss) != 0 or one.models.isdisjoint(loss.sources()):
+    if loss is None or made is None or power(loss) != 0:
         return None
     means = reduction(made) == "mean" or (made.method == "mean" and made.receiver is not None)
-    return found[0] if means and _is_own(loss) else None
+    return found[0] if means and of_one_rank(loss.all_origins) else None
 
 
-def _is_own(loss: RankValue) -> bool:
-    return any(origin.kind in (DATA, RANDOM, *IDENTITY) for origin in loss.all_origins)
+def _reaches(loss: RankValue, one: Averaging) -> bool:
+    return not one.models.isdisjoint(loss.sources())
 
 
-def _is_scaled(run: Run) -> bool:
-    """Whether anything may set or scale gradients."""
-    stored = (store.value for store in run.stores if store.key == "grad" and not store.value.known)
-    if not all(map(_is_plain_sum, stored)):
-        return True
-    return any(
-        call.method.lstrip("_").removeprefix("foreach_").startswith(_DIVIDES)
-        and any(map(is_gradient, (*((call.receiver,) if call.receiver else ()), *call.given)))
-        for call in run.calls
-    )
+def _is_scaled(run: Run, one: Averaging) -> bool:
+    """Whether anything may set or scale the gradients, but for putting the sum back."""
+    covers = one.models.__contains__
+    stored = gradients_set(run, covers)
+    return not all(map(_is_plain_sum, stored)) or gradients_scaled(run, covers)
 
 
 def _is_plain_sum(value: RankValue) -> bool:
@@ -92,18 +88,11 @@ def _is_plain_sum(value: RankValue) -> bool:
 def _steps_by_size(run: Run, one: Averaging) -> bool:
     """Whether a known optimizer of the models steps in proportion to the gradient, at a rate that
     the program does not compute."""
-    made = [
-        call
-        for call in run.calls
-        if call.name.startswith("torch.optim.")
-        and "lr_scheduler" not in call.name
-        and call.args
-        and not one.models.isdisjoint(modules_of(call.args[0]))
-    ]
+    made = optimizers(run, one.models.__contains__)
     rates = [rate for call in made if (rate := call.arg(1, "lr")) is not None]
     return (
         bool(made)
-        and all(not any(word in call.name for word in _SCALELESS) for call in made)
+        and all(call.method in GROWING for call in made)
         and not any(isinstance(r.atoms[0], Symbol) and r.atoms[0].parts for r in rates)
         and all(power(rate) >= 0 for rate in rates)
     )

@@ -14,11 +14,13 @@ from typing import Any, Final
 from ddpify.ranks.collective import Collective, collective
 from ddpify.ranks.mixing import OTHERS, of_other
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, PIECE, RANDOM, STRIDE, Symbol
+from ddpify.ranks.origins import PIECE, STRIDE, Symbol, of_one_rank
+from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import key_of
+from ddpify.ranks.values import text
 from ddpify.ranks.words import DIST
 from ddpify.rules.shared.counted import divides_evenly
+from ddpify.rules.shared.quotients import is_quotient
 from ddpify.rules.shared.syntax import scope
 
 _SENT: Final = {
@@ -46,7 +48,8 @@ _SCORES: Final = frozenset(
 _LIBRARIES: Final = ("sklearn.metrics.", "torchmetrics.functional.", "scipy.stats.")
 _SPREADS: Final = frozenset("std var median nanmedian quantile percentile corrcoef".split())
 # Of a mean over all samples these are no means of what they are on the ranks.
-_CURVED: Final = frozenset("exp exp2 expm1 sqrt".split())
+_CURVED: Final = frozenset("exp exp2 expm1 sqrt rsqrt log log2 log10 log1p".split())
+_ARITHMETIC: Final = frozenset("Mult Div Add Sub USub".split())
 _NUMERIC: Final = ("math.", "torch.", "numpy.")
 _COUNTS: Final = frozenset({"sum", "count_nonzero"})
 
@@ -119,8 +122,8 @@ def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
             yield Averaged(call, made, False)
         elif made.method in ("mean", "nanmean") and _of_unequal(made):
             yield Averaged(call, made, True)
-    if _trains(run, call):
-        return
+    if any(loop.node in run.step_loops or iterated(loop) for loop in call.loops):
+        return  # one of many, each of a batch: ``psnr(…)`` of each, then their mean
     curved = next(filter(_is_curved, _made(value)), None)
     if curved is not None or _is_root(value):
         yield Averaged(call, curved or call, False)
@@ -133,26 +136,31 @@ def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
     """The calls whose result it is, or holds, as it is."""
     for item in value.items or () if depth else ():
         yield from _made(item, depth - 1)
-    for thing in (*value.things, *_parted(value)) if depth else ():
+    for thing in (*value.things, *_computed(value)) if depth else ():
         made = thing.call
         if made is None or thing.kind != "result":
             continue
         if made.method in _PASSES:
-            for inner in _inputs(made):
+            for inner in made.inputs:
                 yield from _made(inner, depth - 1)
         else:
             yield made
 
 
-def _parted(value: RankValue) -> Iterator[RankThing]:
-    """What gives several numbers, of which this is one: ``rho, p = spearmanr(a, b)``."""
-    for thing in value.deps if not value.things else ():
-        if key_of(value).startswith(f"{thing.name}@{id(thing)}["):
-            yield thing
+def _computed(value: RankValue) -> Iterator[RankThing]:
+    """What a number was computed from with constants, or is one of the results of:
+    ``100 * f1_score(a, b)``, ``rho, p = spearmanr(a, b)``."""
+    atom = value.atoms[0]
+    while isinstance(atom, Symbol) and atom.parts and atom.parts[0] in _ARITHMETIC:
+        inner = [part for part in atom.parts[1:] if isinstance(part, Symbol)]
+        if len(inner) != 1:
+            return
+        atom = inner[0]
+    yield from (t for t in value.made_from if f"{text(atom)}[".startswith(f"{_key(t)}["))
 
 
-def _inputs(call: RankCall) -> tuple[RankValue, ...]:
-    return (*((call.receiver,) if call.receiver is not None else ()), *call.given)
+def _key(thing: RankThing) -> str:
+    return f"{thing.name}@{id(thing)}"
 
 
 def _is_statistic(made: RankCall) -> bool:
@@ -168,48 +176,45 @@ def _is_curved(made: RankCall) -> bool:
         return False
     if made.receiver is None and not made.name.startswith(_NUMERIC):
         return False
-    return any(map(_is_fraction, _inputs(made)))
+    return any(map(_is_fraction, made.inputs))
 
 
 def _is_root(value: RankValue, depth: int = 6) -> bool:
-    """``(total / count) ** 0.5`` of this rank's own, or what holds it as it is."""
-    for atom in value.atoms if _is_own(value) else ():
+    """``(total / count) ** 0.5``, ``2 ** (bits / count)`` of this rank's own, or what holds it."""
+    for atom in value.atoms if of_one_rank(value.all_origins) else ():
         if isinstance(atom, Symbol) and atom.parts[:1] == ("Pow",):
             base, power = atom.parts[1:]
-            of_mean = isinstance(base, Symbol) and base.parts[:1] == ("Div",)
-            return of_mean and isinstance(power, float) and 0 < power < 1
+            if isinstance(base, Symbol):
+                return is_quotient(base) and isinstance(power, float) and 0 < power < 1
+            return is_quotient(power)
     made = value.things[0].call if depth and len(value.things) == 1 else None
     if made is None or made.method not in _PASSES:
         return False
-    return any(_is_root(one, depth - 1) for one in _inputs(made))
+    return any(_is_root(one, depth - 1) for one in made.inputs)
 
 
 def _is_fraction(value: RankValue) -> bool:
     """Whether it is a quotient, or a mean."""
-    if any(isinstance(atom, Symbol) and atom.parts[:1] == ("Div",) for atom in value.atoms):
+    if any(map(is_quotient, value.atoms)):
         return True
     return any(made.method in ("mean", "nanmean") for made in _made(value))
 
 
 def _of_one_rank(made: RankCall) -> bool:
-    return any(map(_is_own, _inputs(made)))
-
-
-def _is_own(value: RankValue) -> bool:
-    return any(o.kind in (DATA, RANDOM, *IDENTITY) for o in value.all_origins)
+    return any(of_one_rank(value.all_origins) for value in made.inputs)
 
 
 def _of_unequal(made: RankCall) -> bool:
     """Whether it is of every n-th row, of rows that are not known to divide evenly."""
-    values = [v for v in _inputs(made) if any(o.what in (PIECE, STRIDE) for o in v.all_origins)]
+    values = [v for v in made.inputs if any(o.what in (PIECE, STRIDE) for o in v.all_origins)]
     return bool(values) and not any(map(divides_evenly, values))
 
 
 def _counted_by(value: RankValue) -> RankCall | None:
     """What counts this rank's samples below a fraction line: ``x.sum() / mask.sum()``."""
     for atom in value.atoms:
-        if isinstance(atom, Symbol) and atom.parts[:1] == ("Div",):
-            known = {f"{thing.name}@{id(thing)}": thing for thing in value.sources()}
+        if is_quotient(atom):
+            known = {_key(thing): thing for thing in value.sources()}
             return next(_counts(atom.parts[2], known), None)
     return None
 
@@ -223,7 +228,3 @@ def _counts(atom: Any, known: dict[str, RankThing]) -> Iterator[RankCall]:
     made = thing.call if thing is not None else None
     if made is not None and made.method in _COUNTS and _of_one_rank(made):
         yield made
-
-
-def _trains(run: Run, call: RankCall) -> bool:
-    return call.grad and any(loop.node in run.training_loops for loop in call.loops)

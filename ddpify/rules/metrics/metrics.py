@@ -113,10 +113,9 @@ def _put_together(run: Run, loader: RankThing) -> bool:
     """Whether anything that comes from it is sent to other ranks."""
     for call in run.calls:
         own = call.name.startswith(_OWN_METRICS) and call.name not in CALLS and not shows(call)
-        if own or reduces(call) or _hands_over(call):
-            values = call.given if call.receiver is None else (*call.given, call.receiver)
-            if any(loader in value.sources() for value in values):
-                return True
+        puts = own or reduces(call) or _hands_over(call)
+        if puts and any(loader in value.sources() for value in call.inputs):
+            return True
     return False
 
 
@@ -143,10 +142,9 @@ def shown(run: Run, of: Evaluation) -> Iterator[RankCall]:
 def shown_by_one(run: Run) -> Iterator[RankCall]:
     """Calls with which rank 0 presents something, and not as one rank's of several."""
     for call in run.calls:
-        if call.ranks & RANK0 and shows(call) and call.target is None:
-            into = call.given if call.receiver is None else (*call.given, call.receiver)
-            if not (call.everywhere and any(map(_says_rank, into))):
-                yield call
+        shown = call.ranks & RANK0 and shows(call) and call.target is None
+        if shown and not (call.everywhere and any(map(_says_rank, call.inputs))):
+            yield call
 
 
 def shown_elsewhere(run: Run, site: Site, ranks: int) -> Iterator[RankCall]:

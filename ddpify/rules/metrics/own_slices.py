@@ -22,7 +22,7 @@ def shown_slices(run: Run) -> Iterator[tuple[RankCall, Site]]:
     """
     sent = {one for call in run.calls if reduces(call) for one in _given(call)}
     for call in shown_by_one(run):
-        if call.ranks != RANK0 or any(loop.node in run.training_loops for loop in call.loops):
+        if call.ranks != RANK0 or any(loop.node in run.step_loops for loop in call.loops):
             continue
         for value in call.given:
             own = _slices(value)
@@ -32,8 +32,7 @@ def shown_slices(run: Run) -> Iterator[tuple[RankCall, Site]]:
 
 
 def _given(call: RankCall) -> Iterator[Origin]:
-    values = (*call.given, *((call.receiver,) if call.receiver is not None else ()))
-    for value in values:
+    for value in call.inputs:
         yield from _slices(value)
 
 

@@ -121,9 +121,8 @@ def _may_place(call: RankCall, wrap: Wrap) -> bool:
         return False
     if call.receiver is None and call.name.startswith(("torch.nn.", "torch.optim.")):
         return False
-    values = [*call.given, *([call.receiver] if call.receiver is not None else [])]
     moved = call.method in _MOVES or call.receiver is None
-    return moved and any(wrap.covers(t) for v in values for t in v.things)
+    return moved and any(wrap.covers(t) for v in call.inputs for t in v.things)
 
 
 def _dtype(call: RankCall) -> bool:

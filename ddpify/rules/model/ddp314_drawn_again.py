@@ -52,8 +52,8 @@ def _is_undone(run: Run, wrap: Wrap, call: RankCall) -> bool:
     for other in (one for one in run.calls if one.order > call.order):
         back = other.method in ("copy_", "load_state_dict") and not any(map(_varies, other.given))
         sent = other.method in words.AGREEING_OPS and not any(map(is_gradient, other.given))
-        given = (*other.given, *((other.receiver,) if other.receiver is not None else ()))
-        if (back or sent) and any(wrap.covers(t) for value in given for t in modules_of(value)):
+        models = (thing for value in other.inputs for thing in modules_of(value))
+        if (back or sent) and any(map(wrap.covers, models)):
             return True
     return False
 

@@ -9,10 +9,9 @@ from typing import Final
 from ddpify.python.libraries import is_known
 from ddpify.ranks import words
 from ddpify.ranks.events import Store
-from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
+from ddpify.ranks.model import ALL, RANK0, RankCall, RankThing, RankValue
 from ddpify.ranks.other_libraries import HOROVOD
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.model.drawn import DRAWS, is_drawn
@@ -24,8 +23,8 @@ from ddpify.site import Site
 
 _OPTIMIZER: Final = f"{HOROVOD}DistributedOptimizer"
 _OF_OPTIMIZERS: Final = (_OPTIMIZER, f"{HOROVOD}broadcast_optimizer_state")
-# What gives something else than the weights of a model: outputs, another model.
-_ANOTHER: Final = frozenset("__call__ forward deepcopy copy".split())
+# What gives something else than the weights of a model: outputs, another model, one number.
+_ANOTHER: Final = frozenset("__call__ forward deepcopy copy norm vector_norm sum numel".split())
 # What does nothing to weights; a constructor is read.
 _LEAVES: Final = CLIPS | frozenset("zero_grad requires_grad_ __call__ __init__ forward".split())
 
@@ -49,8 +48,7 @@ def _averaged(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
     for one in averagings(run):
         yield from ((one.call, model) for model in one.models)
     for call in run.named(_OPTIMIZER):
-        models = (thing for value in call.given for thing in modules_of(value))
-        yield from ((call, model) for model in models if model.kind in ("instance", "result"))
+        yield from ((call, model) for value in call.given for model in modules_of(value))
 
 
 def _is_made_equal(run: Run, model: RankThing) -> bool:
@@ -60,17 +58,15 @@ def _is_made_equal(run: Run, model: RankThing) -> bool:
         return True
     on = 0  # the ranks that are given other weights: a load on rank 0 alone makes nothing equal
     for call in run.calls:
-        if _may_set(run, call, parts):
-            on |= call.ranks if call.method == "load_state_dict" else ALL
+        if _may_set(run, call, parts):  # the others may load what rank 0 has saved, or get it
+            on |= call.ranks if call.method == "load_state_dict" and call.ranks & RANK0 else ALL
     return on == ALL
 
 
 def _is_set(store: Store, parts: frozenset[RankThing]) -> bool:
-    """``p.data = …``, ``state[name] = …``; not in a constructor, which is read."""
-    maker = store.function.owner if store.function is not None else None
-    of_model = maker is not None and maker.inherits("torch.nn.Module")
+    """``p.data = …``, ``state[name] = …``"""
     kept = store.key in ("grad", "requires_grad") or store.value.known
-    return not of_model and not kept and _are_weights(store.base, parts)
+    return not kept and _are_weights(store.base, parts)
 
 
 def _are_weights(value: RankValue, parts: frozenset[RankThing]) -> bool:
@@ -82,35 +78,33 @@ def _are_weights(value: RankValue, parts: frozenset[RankThing]) -> bool:
 
 def _may_set(run: Run, call: RankCall, parts: frozenset[RankThing]) -> bool:
     """Whether a call may set weights, or send them."""
-    receivers = () if call.receiver is None else (call.receiver,)
     if call.method in _LEAVES or call.name in _OF_OPTIMIZERS:
         return False
-    if not any(_are_weights(value, parts) for value in (*receivers, *call.given)):
+    if not any(_are_weights(value, parts) for value in call.inputs):
         return False
     if call.name in words.COLLECTIVE_CALLS or call.name.startswith(words.DIST):
         return True
     if call.target is not None:
         return call.target.place not in run.entered
-    if not is_known(call.name) and not receivers:
+    if call.receiver is None and not is_known(call.name):
         return True
-    loads = any(word in call.method for word in ("load", "pretrained", "vector_to"))
+    loads = "load" in call.method or "vector_to" in call.method
     return loads or any(_are_weights(one, parts) for one in _filled(call))
 
 
 def _filled(call: RankCall) -> Iterator[RankValue]:
     """The tensors that a call sets in place, but for random numbers and biases."""
-    filled = call.receiver if call.receiver is not None else (*call.args, None)[0]
-    sets = call.method.endswith("_") and not call.method.endswith("__")
-    drawn = call.method in DRAWS
-    if sets and not drawn and filled is not None and not text(filled.atoms[0]).endswith(".bias"):
-        yield filled
+    if call.method.endswith("_") and call.method not in DRAWS:
+        for value in call.inputs[:1]:
+            if not any(thing.name.endswith(".bias") for thing in value.sources()):
+                yield value
 
 
 def _loads(run: Run, model: RankThing) -> Iterator[RankCall]:
     """Where some ranks alone are given other weights."""
     parts = frozenset(parts_of(model))
     loads = run.methods("load_state_dict")
-    yield from (call for call in loads if call.ranks and _may_set(run, call, parts))
+    yield from (call for call in loads if _may_set(run, call, parts))
 
 
 def _loaded(load: RankCall, call: RankCall) -> Finding:

@@ -50,13 +50,13 @@ def _is_minded(wrap: Wrap) -> bool:
 def _frozen(run: Run, wrap: Wrap, changed: list[Freezing]) -> Site | None:
     """Where all that is wrapped was frozen, if nothing was unfrozen or put into it since."""
     before = [one for one in changed if one.where.order < wrap.call.order]
-    mine = [one for one in before if not one.owners or _is_of(wrap, one.value)]
+    mine = [one for one in before if _is_of(wrap, one.value)]
     last = mine[-1] if mine else None
     if last is None or last.on is not False or not _is_of_all(run, wrap, last):
         return None
     sure = all(guard in wrap.call.guards for guard in last.where.guards)
     sure = sure and not _may_gain(run, wrap, last.where.order)
-    return last.where.site if sure and last.where.ranks == wrap.call.ranks else None
+    return last.where.site if sure else None
 
 
 def _is_of_all(run: Run, wrap: Wrap, change: Freezing) -> bool:
@@ -67,7 +67,7 @@ def _is_of_all(run: Run, wrap: Wrap, change: Freezing) -> bool:
     loop = one.loops[-1] if one.loops else None
     over = loop.over.things if loop is not None and loop.over is not None else ()
     made = over[0].call if len(over) == 1 else None
-    if change.chosen or made is None or made.receiver is None:
+    if made is None or made.receiver is None:
         return False
     left = any(exit.loops[-1:] == (loop,) for exit in run.exits)
     whole = not inner.isdisjoint(made.receiver.things)
@@ -84,8 +84,7 @@ def _may_gain(run: Run, wrap: Wrap, since: int) -> bool:
         read = call.name.startswith(_READS) and call.method != "setattr"
         if read or (call.target is not None and call.target.place in run.entered):
             continue
-        given = (*call.given, *((call.receiver,) if call.receiver is not None else ()))
-        if any(_is_of(wrap, value) for value in given):
+        if any(_is_of(wrap, value) for value in call.inputs):
             return True
     return False
 
@@ -101,7 +100,7 @@ def _is_bare(run: Run, wrap: Wrap, thing: RankThing) -> bool:
     call, cls = thing.call, thing.cls
     if cls is None or call is None or cls.external_bases() != {"torch.nn.Module"}:
         return False
-    if any(value.things for value in call.given) or cls.method("__getattr__") is not None:
+    if any(value.things for value in call.given):
         return False
     made = [info.methods["__init__"] for info in cls.mro() if "__init__" in info.methods]
     plain = all(called(one) <= _BARE and not read_elsewhere(one) for one in made)

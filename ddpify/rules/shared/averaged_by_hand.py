@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +11,7 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
-from ddpify.rules.shared.wrapped import Wrap, modules_of
+from ddpify.rules.shared.wrapped import modules_of, parameters_of
 
 _REDUCES: Final = (f"{words.DIST}all_reduce", f"{words.DIST}all_reduce_coalesced")
 # What makes one tensor of many, or another view of one.
@@ -19,7 +19,9 @@ _SHAPED: Final = frozenset(
     "flatten view reshape cat stack clone contiguous _flatten_dense_tensors ravel to float".split()
 )
 _DEEP: Final = 4
-_SCALES: Final = frozenset("div_ mul_ divide_ multiply_ true_divide_ copy_".split())
+_SCALES: Final = frozenset("div mul divide multiply true_divide copy lerp".split())
+
+Covers = Callable[[RankThing], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,15 +48,29 @@ def _averagings(run: Run) -> Iterator[Averaging]:
             yield Averaging(call, models)
 
 
-def rescaled(run: Run, wrap: Wrap) -> bool:
-    """Whether a program sets or scales the gradients of a wrapped model itself."""
-    given = [s.base for s in run.stores if s.key == "grad" and not s.value.known]
-    given += [
-        c.receiver
-        for c in run.methods(*_SCALES)
-        if c.receiver is not None and is_gradient(c.receiver)
-    ]
-    return any(wrap.covers(thing) for value in given for thing in modules_of(value))
+def gradients_set(run: Run, covers: Covers) -> Iterator[RankValue]:
+    """What a program puts in place of gradients of such models."""
+    for store in run.stores:
+        if store.key == "grad" and not store.value.known and _is_of(store.base, covers):
+            yield store.value
+
+
+def gradients_scaled(run: Run, covers: Covers) -> bool:
+    """Whether a program may scale gradients of such models in place."""
+    calls = (c for c in run.calls if c.method.strip("_").removeprefix("foreach_") in _SCALES)
+    given = (value for call in calls for value in call.inputs)
+    return any(is_gradient(value) and _is_of(value, covers) for value in given)
+
+
+def rescaled(run: Run, covers: Covers) -> bool:
+    """Whether a program may set or scale the gradients of such models itself."""
+    return any(gradients_set(run, covers)) or gradients_scaled(run, covers)
+
+
+def _is_of(value: RankValue, covers: Covers) -> bool:
+    """Whether gradients may be those of such models."""
+    owners = parameters_of(value)
+    return not owners or any(map(covers, owners))
 
 
 def is_gradient(value: RankValue, depth: int = _DEEP) -> bool:

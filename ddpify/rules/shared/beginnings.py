@@ -73,6 +73,5 @@ def _uses(run: Run, opened: RankCall) -> Iterator[RankCall]:
     """What all ranks do with a file that a call opened."""
     things = set(opened.result.things) if opened.result is not None else set()
     for call in run.calls:
-        given = call.given if call.receiver is None else (*call.given, call.receiver)
-        if call.everywhere and any(not things.isdisjoint(value.things) for value in given):
+        if call.everywhere and any(not things.isdisjoint(value.things) for value in call.inputs):
             yield call

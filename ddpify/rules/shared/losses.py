@@ -6,9 +6,7 @@ from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.run import Run
 from ddpify.ranks.values import constant
-from ddpify.rules.base import Severity
 
 _FUNCTIONS: Final = frozenset(
     """cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
@@ -26,15 +24,6 @@ _BY_ENTRY: Final = frozenset(
     """pow square abs neg log exp sqrt relu clamp view reshape flatten squeeze unsqueeze to cuda
     float double half sigmoid tanh softplus log_softmax softmax type contiguous""".split()
 )
-# Their steps are as long for any multiple of the gradient, but for what clips it or decays.
-_ADAPTIVE: Final = frozenset("Adam AdamW NAdam RAdam Adamax Adagrad RMSprop".split())
-_SCALED: Final = frozenset("SGD ASGD LBFGS Adadelta".split())
-
-
-def of_a_sum(run: Run) -> Severity:
-    """How much it matters that ranks average the gradients of sums: what rates are for."""
-    made = {call.method for call in run.calls if call.name == f"torch.optim.{call.method}"}
-    return Severity.NOTE if made & _ADAPTIVE and not made & _SCALED else Severity.WARNING
 
 
 def made_by(value: RankValue) -> RankCall | None:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-
-from ddpify.ranks.model import RankGuard, RankLoop
+from ddpify.ranks.run import Run
+from ddpify.rules.shared.windows import Moment, window
 
 
-def holds_once(guards: tuple[RankGuard, ...], loops: tuple[RankLoop, ...]) -> bool:
-    """Whether conditions surely hold in some round: they are known, or ask for the round."""
-    rounds = {name for loop in loops for name in _counters(loop.node)}
-    return all(
-        guard.starts_script
-        or guard.test.known
-        or any(isinstance(n, ast.Name) and n.id in rounds for n in ast.walk(guard.node))
-        for guard in guards
-    )
-
-
-def _counters(loop: ast.AST) -> Iterator[str]:
-    """The names that count the rounds of a loop."""
-    if not isinstance(loop, ast.For):
-        return
-    over, target = ast.unparse(loop.iter), loop.target
-    if isinstance(target, ast.Tuple) and "enumerate(" in over:
-        target = target.elts[0]
-    if isinstance(target, ast.Name) and ("range(" in over or "enumerate(" in over):
-        yield target.id
+def holds_once(run: Run, one: Moment) -> bool:
+    """Whether what is around it surely holds in some round: it is known, or asks for the round."""
+    left = [g for g in one.guards if not g.starts_script and not g.test.known]
+    for loop in one.loops:
+        rounds = window(run, loop, [guard.test for guard in left], 0)
+        if rounds is not None and rounds.decides(one):
+            if all(rounds.happens(one, n) is not True for n in rounds.numbers):
+                return False
+            left = [guard for guard in left if not rounds.counts(guard)]
+    return not left

@@ -235,8 +235,7 @@ def _written(run: Run, write: Write) -> Iterator[RankValue]:
     yield from (value for value in call.given if value is not write.path)
     opened = set(call.result.things) if call.name in OPENS and call.result is not None else set()
     for other in run.calls if opened else ():
-        parts = (*other.given, *((other.receiver,) if other.receiver is not None else ()))
-        if any(not opened.isdisjoint(part.things) for part in parts):
+        if any(not opened.isdisjoint(part.things) for part in other.inputs):
             yield from other.given
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ddpify.ranks.model import RankCall, RankLoop, RankThing
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.syntax import scope
@@ -68,6 +70,12 @@ class Quotient:
         return here and not any(
             _changed_between(function, name, one.loop.node, self.node) for name in names
         )
+
+
+def is_quotient(atom: Any) -> bool:
+    """Whether a value was divided by something of which the number is not known."""
+    divided = isinstance(atom, Symbol) and atom.parts[:1] == ("Div",)
+    return divided and isinstance(atom.parts[2], Symbol)
 
 
 def quotients(call: RankCall) -> Iterator[Quotient]:

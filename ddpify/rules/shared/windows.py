@@ -87,25 +87,25 @@ class Window:
 
     def decides(self, one: Moment) -> bool:
         """Whether a condition on the number of the round stands before it."""
-        known = self.known(0)
         guards = (*one.guards, *(g for end in _before(self.run, one) for g in end.guards))
-        return any(self._counts(guard, known) for guard in guards)
+        return any(map(self.counts, guards))
 
     def _guard(self, guard: RankGuard, known: dict[str, Any]) -> bool | None:
-        atom = guard.test.atoms[0]
-        if not any(one.key in known for one in symbols(atom)):
-            return True  # not about the number of the round
-        value = evaluate(atom, known)
+        if not self.counts(guard):
+            return True
+        value = evaluate(guard.test.atoms[0], known)
         return None if value is None else bool(value) is guard.holds
 
     def _passed(self, end: Exit, one: Moment, known: dict[str, Any]) -> bool | None:
         held = [g for g in end.guards if g not in one.guards]
-        if not held or not any(self._counts(g, known) for g in held):
+        if not any(map(self.counts, held)):
             return True
         left = _chained(True, [self._guard(guard, known) for guard in held])
         return None if left is None else not left
 
-    def _counts(self, guard: RankGuard, known: dict[str, Any]) -> bool:
+    def counts(self, guard: RankGuard) -> bool:
+        """Whether a condition asks for the number of the round."""
+        known = self.known(0)
         return any(one.key in known for one in symbols(guard.test.atoms[0]))
 
 
