@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks import words
+from ddpify.ranks.interest import says
 from ddpify.ranks.model import RankCall, RankLoop
 from ddpify.ranks.modules import Module
 from ddpify.ranks.run import Run
@@ -52,8 +53,9 @@ def overlooked(run: Run, methods: frozenset[str], others: bool) -> bool:
     ``others``: a method of an unknown object may be one of them, too.
     """
     modules = [module for module in run.modules.values() if not module.ours]
-    named = {name for module in modules for name in _mentioned(module.tree)}
     for module in modules:
+        if not says(module.source.text, tuple(methods)):
+            continue
         above = parents(module.tree)
         for node in _messages(module, methods, others):
             holder = above[node]
@@ -61,7 +63,7 @@ def overlooked(run: Run, methods: frozenset[str], others: bool) -> bool:
                 holder.func is node or dotted(module, holder.func) == _POSTED
             )
             missed = _missed(run, module, _around(node, above))
-            if not called or not named.isdisjoint(_names(missed)):
+            if not called or (missed and not run.once(_mentioned).isdisjoint(_names(missed))):
                 return True
     return False
 
@@ -108,9 +110,12 @@ def _names(around: list[ast.AST]) -> set[str]:
     return {getattr(one, "name", "") for one in around}
 
 
-def _mentioned(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
+def _mentioned(run: Run) -> frozenset[str]:
+    """All names that the program's own files mention."""
+    modules = [module for module in run.modules.values() if not module.ours]
+    nodes = [node for module in modules for node in ast.walk(module.tree)]
+    return frozenset(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in nodes
+        if isinstance(node, (ast.Name, ast.Attribute))
+    )
