@@ -45,29 +45,35 @@ def _tests(info: ClassDefinition, name: str) -> list[ast.expr]:
     method that does."""
     known = info.tests.get(name)
     if known is None:
-        nodes = {method.name: method.node for method in info.methods.values()}
+        methods = {method.name: _set_in(info, method.node) for method in info.methods.values()}
         names, more = {name}, True
         while more:
-            setting = {one for one, node in nodes.items() if _sets(node, names)}
+            setting = {one for one, touched in methods.items() if not names.isdisjoint(touched)}
             names, more = names | setting, not setting <= names
-        known = [test for node in nodes.values() for test in _around(node, names)]
+        nodes = [method.node for method in info.methods.values() if method.name in names]
+        known = [test for node in nodes for test in _around(info, node, names)]
         info.tests[name] = known
     return known
 
 
-def _around(method: FunctionNode, names: set[str]) -> Iterator[ast.expr]:
+def _around(info: ClassDefinition, method: FunctionNode, names: set[str]) -> Iterator[ast.expr]:
     for node in ast.walk(method):
-        if isinstance(node, ast.If) and _sets(node, names):
+        if not isinstance(node, (ast.If, ast.Assign)) or names.isdisjoint(_set_in(info, node)):
+            continue
+        if isinstance(node, ast.If):
             yield node.test
-        elif isinstance(node, ast.Assign) and _sets(node, names):
+        else:
             yield from (one.test for one in ast.walk(node.value) if isinstance(one, ast.IfExp))
 
 
-def _sets(block: ast.AST, names: set[str]) -> bool:
-    """Whether an attribute of one of these names is set or called."""
-    return any(
-        own.attr in names
-        for node in ast.walk(block)
-        for own in (node.func if isinstance(node, ast.Call) else node,)
-        if isinstance(own, ast.Attribute) and (own is not node or isinstance(own.ctx, ast.Store))
-    )
+def _set_in(info: ClassDefinition, block: ast.AST) -> frozenset[str]:
+    """The attributes that are set or called there."""
+    if block not in info.sets:
+        info.sets[block] = frozenset(
+            own.attr
+            for node in ast.walk(block)
+            for own in (node.func if isinstance(node, ast.Call) else node,)
+            if isinstance(own, ast.Attribute)
+            if own is not node or isinstance(own.ctx, ast.Store)
+        )
+    return info.sets[block]

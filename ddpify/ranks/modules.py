@@ -74,6 +74,7 @@ class ClassDefinition:
     methods: dict[str, FunctionDefinition] = field(default_factory=dict)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
     tests: dict[str, list[ast.expr]] = field(default_factory=dict)  # see `asked`
+    sets: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
     setters: dict[str, FunctionDefinition] = field(default_factory=dict)
     _order: tuple[tuple[ClassDefinition, ...], list[ClassDefinition]] | None = None
 
