@@ -12,7 +12,7 @@ from ddpify.ranks import leaving, narrowing
 from ddpify.ranks.aliases import is_container
 from ddpify.ranks.events import Exit
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import ALL, RANK0, RANK1, RankGuard, RankLoop, RankValue
+from ddpify.ranks.model import ALL, RankGuard, RankLoop, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import Branch, End, Item, Repeat, Split
@@ -179,24 +179,6 @@ def looping(
             one: Item = Repeat(key, loop.node, body, live)
             agreed = narrowing.agreed_where(m, local.test) if local else None
             m.items.append(Split(local, ([one], []), live, agreed) if local else one)
-
-
-def rejoin(m: RankMachine, f: RankFrame) -> None:
-    """What a function has set after some ranks had left it, they do not have: ``if rank: return``.
-
-    Names of the function itself end with it.
-    """
-    for mark, live, test in f.left:
-        before: dict[tuple[int, str], tuple[dict[str, RankValue], RankValue]] = {}
-        for space, key, old in m.journal[mark:]:
-            if space is not f.names and isinstance(old, RankValue):
-                before.setdefault((id(space), key), (space, old))
-        for (_, key), (space, old) in before.items():
-            if key in space and space[key] is not old:
-                new = space[key]
-                first, second = ([new] if live & one else [old] for one in (RANK0, RANK1))
-                name = f"{key}@{f.module.path}:{mark}"
-                m.write(space, key, merge(name, (first, second), test.origins))
 
 
 def _sources(

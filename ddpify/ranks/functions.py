@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from ddpify.names import COLLECTIVES, OF_LOADERS, OWN
 from ddpify.ranks import configured, inflight, leaving, mixing, naming, narrowing, words
-from ddpify.ranks.branching import rejoin
 from ddpify.ranks.frames import RankFrame, node_of_function
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
@@ -78,7 +77,7 @@ def _run(m: RankMachine, frame: RankFrame, info: FunctionDefinition) -> int:
     with leaving.block(m, frame, info.node, "return") as block:
         m.execute(frame, node_of_function(info.node))
     rest = m.live
-    rejoin(m, frame)
+    leaving.rejoin(m, frame)
     leaving.join(m, frame, block, rest)
     if not frame.kept and frame.on_yield is None:
         m.forget(start, frame.names)

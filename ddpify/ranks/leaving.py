@@ -1,4 +1,4 @@
-"""What those set who left a loop or a function early: it is so where they go on.
+"""What those set who left a loop or a function early: it is so where they go on, and for them.
 
 ``for name in NAMES: if name in os.environ: rank = int(os.environ[name]); break``
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ddpify.ranks.aliases import Changes
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import RankGuard, RankValue
+from ddpify.ranks.model import RANK0, RANK1, RankGuard, RankValue
 from ddpify.ranks.origins import RANK, Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import merge, narrowed
@@ -63,14 +63,16 @@ def note(m: RankMachine, f: RankFrame, kind: str) -> None:
         one.stayed |= m.live
         return
     changes = m.since(one.mark, f.names if kind == "return" else None)
-    if changes or one.left:
-        one.left.append(_Left(m.live, changes, m.here.guards[one.depth :]))
+    one.left.append(_Left(m.live, changes, m.here.guards[one.depth :]))
 
 
 def join(m: RankMachine, f: RankFrame, one: Block, through: int) -> None:
     """After a block: what is set is what any of those had set who come here; ``through``: the
     ranks that may have come to its end."""
     spaces = {key: space for left in one.left for key, (space, _) in left.changes.items()}
+    if any(left.ranks & ~(through | one.stayed) for left in one.left):  # they set no more
+        names = f.names if "return" in one.kinds else None
+        spaces |= {key: space for key, (space, _) in m.since(one.mark, names).items()}
     if not spaces:
         return
     first = m.before(one.mark)
@@ -96,6 +98,33 @@ def join(m: RankMachine, f: RankFrame, one: Block, through: int) -> None:
         made = merge(f"{key}@{f.module.path}:{getattr(one.node, 'lineno', 0)}", held, why, alone)
         m.write(space, key, made if old is None else narrowed(old, made, one.live))
     one.left.clear()
+
+
+def rejoin(m: RankMachine, f: RankFrame) -> None:
+    """What a function has set after some ranks had left it, they do not have: ``if rank: return``.
+
+    Names of the function itself end with it.
+    """
+    for mark, live, test in f.left:
+        only_on(m, f, mark, live, test.origins, f.names)
+
+
+def only_on(
+    m: RankMachine,
+    f: RankFrame,
+    mark: int,
+    ranks: int,
+    why: frozenset[Origin],
+    but: dict[str, RankValue] | None = None,
+) -> None:
+    """What was set since ``mark``, beside the names in ``but``, is so on these ranks alone."""
+    before = m.before(mark)
+    for (number, key), (space, new) in m.since(mark, but).items():
+        old = before.get((number, key))
+        if old is not None and old is not new:
+            first, second = ([new] if ranks & one else [old] for one in (RANK0, RANK1))
+            name = f"{key}@{f.module.path}:{mark}"
+            m.write(space, key, merge(name, (first, second), why))
 
 
 def _reasons(m: RankMachine, one: Block) -> frozenset[Origin]:

@@ -70,7 +70,8 @@ def _looped(
             element = iterating.element(m, f, over, loop)
             assigning.assign(m, f, node.target, element)
             m.execute(f, node.body)
-        leaving.join(m, f, block, m.live)
+            through = m.live
+        leaving.join(m, f, block, through)
 
 
 def _forget(m: RankMachine, f: RankFrame, node: LoopNode) -> None:
@@ -84,8 +85,18 @@ def _forget(m: RankMachine, f: RankFrame, node: LoopNode) -> None:
 
 def go_on_while(m: RankMachine, f: RankFrame, node: ast.While) -> None:
     """``while``."""
+    if _is_skipped(m, f, node.test):
+        m.execute(f, node.orelse)
+        return
     _forget(m, f, node)
     read_rounds(m, f, node, lambda: _while_once(m, f, node))
+
+
+def _is_skipped(m: RankMachine, f: RankFrame, test: ast.expr) -> bool:
+    """Whether a condition, which calls nothing, does not hold when it is first asked."""
+    if any(isinstance(one, (ast.Call, ast.NamedExpr)) for one in ast.walk(test)):
+        return False
+    return not m.may(m.evaluate(f, test), m.live, True)
 
 
 def _while_once(m: RankMachine, f: RankFrame, node: ast.While) -> None:
@@ -104,7 +115,8 @@ def _while_once(m: RankMachine, f: RankFrame, node: ast.While) -> None:
         with m.looping(loop, _key(f, node.test), local):
             m.execute(f, node.body)
             again = m.evaluate(f, node.test) if m.live else test
-        leaving.join(m, f, block, 0 if test.constant is True else live)
+            through = 0 if test.constant is True else m.live
+        leaving.join(m, f, block, through)
     m.here = here
     made = m.items[-1] if m.items else None
     if isinstance(made, Repeat) and made.node is node:

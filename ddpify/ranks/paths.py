@@ -178,6 +178,11 @@ def last_exits(items: list[Item], rank: int) -> frozenset[str]:
         return ENDS
 
 
+def leavers(items: list[Item], ranks: int, kind: str) -> int:
+    """Those of ``ranks`` that may have left in this way."""
+    return sum(1 << r for r in (0, 1) if ranks & (1 << r) and kind in last_exits(items, r))
+
+
 def _exits_of(tokens: tuple[Token, ...]) -> frozenset[str]:
     last = tokens[-1] if tokens else ""
     if isinstance(last, tuple) and last[0] == "branch":

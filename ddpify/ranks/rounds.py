@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ddpify.ranks import assigning, leaving
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankGuard, RankLoop, RankValue
-from ddpify.ranks.paths import last_exits
+from ddpify.ranks.paths import leavers
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import Inline, Item
 
@@ -41,10 +41,12 @@ def run_rounds(
                 assigning.assign(m, f, node.target, element)
                 m.execute(f, node.body)
                 leaving.join(m, f, turn, m.live)
+            if started != live and test is not None:
+                leaving.only_on(m, f, turn.mark, started, test.origins)
             turns.append(Inline(m.items, started, "continue"))
             gone = started & ~m.live
-            broke |= _by(m.items, gone, "break")
-            here &= ~gone | _by(m.items, gone, "continue")
+            broke |= leavers(m.items, gone, "break")
+            here &= ~gone | leavers(m.items, gone, "continue")
         m.live, m.here, m.items = here, around, []
         m.execute(f, node.orelse)
         leaving.join(m, f, block, m.live)
@@ -52,8 +54,3 @@ def run_rounds(
     m.items, m.live = outside, m.live | broke
     if turns:
         m.items.append(Inline(turns, live, "break"))
-
-
-def _by(items: list[Item], ranks: int, kind: str) -> int:
-    """The ranks that may have left a round in this way."""
-    return sum(1 << r for r in (0, 1) if ranks & (1 << r) and kind in last_exits(items, r))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import assigning, calls, containers, inflight, mixing, naming
+from ddpify.ranks import assigning, calls, containers, inflight, leaving, mixing, naming
 from ddpify.ranks.attempts import attempt, is_alone
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.expressions import operation
@@ -15,9 +15,10 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.lazily import first_use, note_made
 from ddpify.ranks.looping import go_on_while, go_through
 from ddpify.ranks.matching import match
-from ddpify.ranks.model import RankValue
+from ddpify.ranks.model import RANK0, RANK1, RankValue
 from ddpify.ranks.modules import FunctionDefinition, class_info, note_import
 from ddpify.ranks.origins import Symbol
+from ddpify.ranks.paths import last_exits
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import ABORT, LEAVING, RAISE, Inline, first
 from ddpify.ranks.values import constant, same, spread, symbol, turn
@@ -200,40 +201,50 @@ def _try(m: RankMachine, f: RankFrame, node: ast.Try) -> None:
     if (said := attempt(f.module.source, node)).swallows:
         m.here = replace(here, swallows=(*here.swallows, said))
     live = m.live
-    _attempt(m, f, node.body)
+    with leaving.block(m, f, node, RAISE) as block:
+        raised = _attempt(m, f, node.body)
+    leaving.join(m, f, block, m.live)
     m.here = here
-    after = m.live
+    after, handled = m.live, 0
     for handler in node.handlers:
-        if not is_alone(handler, node):
-            _handler(m, f, handler, live)
+        if raised or not is_alone(handler, node):
+            _handler(m, f, handler, live, raised if len(node.handlers) == 1 else 0)
+            handled |= m.live & raised
     m.live = after
     if m.live:
         execute(m, f, node.orelse)
-    gone, m.live = m.live, live
+    gone, m.live = m.live | handled, live
     tried = m.items[start:]
     execute(m, f, node.finalbody)
     last = m.items[start + len(tried) :]
     m.items[start:] = [*first(last, tried, (*LEAVING, RAISE)), *last]
-    m.live = gone if node.handlers == [] else (gone or live)
+    m.live = gone if node.handlers == [] else (gone or live & ~raised)
 
 
-def _attempt(m: RankMachine, f: RankFrame, body: list[ast.stmt]) -> None:
-    """What is tried; an error that is caught leads to its end."""
+def _attempt(m: RankMachine, f: RankFrame, body: list[ast.stmt]) -> int:
+    """What is tried; an error that is caught leads to its end. The ranks that it leads there."""
     live, items, before = m.live, m.items, len(m.run.exits)
     m.items = []
     execute(m, f, body)
     tried, m.items = m.items, items
     left = any(one.kind == RAISE for one in m.run.exits[before:])
     m.items += [Inline(tried, live, RAISE)] if left else tried
+    gone = live & ~m.live if left else 0
+    return sum(
+        one for one in (RANK0, RANK1) if gone & one and last_exits(tried, one >> 1) == {RAISE}
+    )
 
 
-def _handler(m: RankMachine, f: RankFrame, handler: ast.ExceptHandler, live: int) -> None:
-    """A handler may run: as under a condition that is the same on all ranks."""
+def _handler(
+    m: RankMachine, f: RankFrame, handler: ast.ExceptHandler, live: int, raised: int
+) -> None:
+    """A handler may run, as under a condition that is the same on all ranks; on those that surely
+    ``raised`` an error it does."""
     if handler.name:
         m.write(f.names, handler.name, symbol("exception"))
     m.live = live
     key = f"except@{f.module.path}:{handler.lineno}"
-    test = RankValue((Symbol(key), Symbol(key)))
+    test = RankValue((raised & RANK0 > 0 or Symbol(key), raised & RANK1 > 0 or Symbol(key)))
     node = handler.type or ast.copy_location(ast.Constant(value=True), handler)
     m.branch(f, test, node, (lambda: execute(m, f, handler.body), lambda: None))
 
