@@ -176,6 +176,7 @@ RULE = Rule(
     lint=lint,
     words=(
         "open(",
+        "memmap(",
         "addFilter",
         "basicConfig",
         "FileHandler",

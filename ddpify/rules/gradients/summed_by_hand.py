@@ -75,6 +75,7 @@ def _is_scaled(run: Run) -> bool:
     return any(
         call.method.lstrip("_").removeprefix("foreach_").startswith(_DIVIDES)
         and any(map(is_gradient, (*((call.receiver,) if call.receiver else ()), *call.given)))
+        and not (call.method == "copy_" and all(map(_is_plain_sum, call.args)))
         for call in run.calls
     )
 

@@ -112,7 +112,7 @@ def _is_all_of(node: ast.expr, name: str) -> bool:
 
 
 def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
-    for made in _made(value):
+    for made in made_of(value):
         if not _of_one_rank(made):
             continue
         if _is_statistic(made):
@@ -121,7 +121,7 @@ def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
             yield Averaged(call, made, True)
     if _trains(run, call):
         return
-    curved = next(filter(_is_curved, _made(value)), None)
+    curved = next(filter(_is_curved, made_of(value)), None)
     if curved is not None or _is_root(value):
         yield Averaged(call, curved or call, False)
     ratio = _counted_by(value)
@@ -129,17 +129,17 @@ def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
         yield Averaged(call, ratio, True)
 
 
-def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
+def made_of(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
     """The calls whose result it is, or holds, as it is."""
     for item in value.items or () if depth else ():
-        yield from _made(item, depth - 1)
+        yield from made_of(item, depth - 1)
     for thing in (*value.things, *_parted(value)) if depth else ():
         made = thing.call
         if made is None or thing.kind != "result":
             continue
         if made.method in _PASSES:
             for inner in _inputs(made):
-                yield from _made(inner, depth - 1)
+                yield from made_of(inner, depth - 1)
         else:
             yield made
 
@@ -188,7 +188,7 @@ def _is_fraction(value: RankValue) -> bool:
     """Whether it is a quotient, or a mean."""
     if any(isinstance(atom, Symbol) and atom.parts[:1] == ("Div",) for atom in value.atoms):
         return True
-    return any(made.method in ("mean", "nanmean") for made in _made(value))
+    return any(made.method in ("mean", "nanmean") for made in made_of(value))
 
 
 def _of_one_rank(made: RankCall) -> bool:
