@@ -97,12 +97,7 @@ def _changes(run: Run) -> Iterator[_Change]:
     for call in run.calls:
         if call.name.startswith(_CLIPS) and call.args:
             yield _Change(call, call.args[0], call.method, "clip the gradients")
-    for call in run.methods(*_IN_PLACE):
-        if call.receiver is None or call.ranks in (0, ALL) or not _is_held(call.receiver):
-            continue
-        if not _agreed(run, call):
-            what = "gradients" if is_gradient(call.receiver) else "weights"
-            yield _Change(call, call.receiver, f"{what} {call.method}", f"change the {what}")
+    yield from _in_place(run)
     for call in run.methods("step", *_SPOKEN):
         if call.receiver is None or not call.ranks:
             continue
@@ -110,6 +105,16 @@ def _changes(run: Run) -> Iterator[_Change]:
             yield _Change(call, call.receiver, "schedule", "go on with the schedule")
         elif call.name.startswith(_OPTIM):
             yield _Change(call, call.receiver, call.method, _SPOKEN[call.method])
+
+
+def _in_place(run: Run) -> Iterator[_Change]:
+    """What some ranks change in weights or gradients themselves: ``p.clamp_(-c, c)``."""
+    for call in run.methods(*_IN_PLACE):
+        if call.receiver is None or call.ranks in (0, ALL) or not _is_held(call.receiver):
+            continue
+        if not _agreed(run, call):
+            what = "gradients" if is_gradient(call.receiver) else "weights"
+            yield _Change(call, call.receiver, f"{what} {call.method}", f"change the {what}")
 
 
 def _is_held(value: RankValue) -> bool:

@@ -189,6 +189,9 @@ def acted_on(run: Run, site: Site) -> Iterable[tuple[Site, str]]:
         stepped = call.method == "step" and call.name.startswith("torch.optim.lr_scheduler.")
         if call.everywhere and stepped and any(_has(value, site) for value in call.args):
             yield call.site, "every rank's schedule is stepped by it"
+        sent = call.name == "torch.distributed.all_reduce" and call.site != site
+        if call.everywhere and sent and any(_has(value, site) for value in call.given):
+            yield call.site, "every rank goes on with what it has chosen by it"
 
 
 def _guards(run: Run) -> Iterator[RankGuard]:
