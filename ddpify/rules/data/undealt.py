@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import FILES, RANDOM
 from ddpify.ranks.passes import iterated, loaders_in
 from ddpify.ranks.prepared import CALLS, is_model
@@ -32,6 +33,7 @@ from ddpify.rules.shared.feeds import (
     taken_over,
     trained,
 )
+from ddpify.site import Site
 
 _WORDS = re.compile(r"[a-z]+")
 _ITERABLE = "torch.utils.data.IterableDataset"
@@ -141,6 +143,13 @@ def whole_streams(run: Run) -> Iterator[tuple[RankThing, RankThing]]:
         streams = [t for t in dataset.things if _is_known(t)] if dataset is not None else []
         if streams and _everyone_reads_all(run, loader):
             yield loader, streams[0]
+
+
+def dealt_by_worker(method: FunctionDefinition) -> Site | None:
+    """Where a stream takes the samples of a worker, of as many as one process has."""
+    nodes = (n for n in ast.walk(method.node) if isinstance(n, ast.Attribute))
+    found = [method.module.site(n) for n in nodes if n.attr == "num_workers"]
+    return min(found, default=None)
 
 
 def _everyone_reads_all(run: Run, loader: RankThing) -> bool:

@@ -75,13 +75,13 @@ def evaluations(run: Run) -> Iterator[Evaluation]:
             found.setdefault(loader, []).append(loop)
     uses = Counter(loop.node for loops in found.values() for loop in loops)
     for loader, loops in found.items():
-        if any(uses[loop.node] > 1 for loop in loops) and _is_whole(run, loader):
+        if any(uses[loop.node] > 1 for loop in loops) and is_whole(run, loader):
             continue  # its numbers look like those of the other, which is dealt
         some = _put_together(run, loader)
         yield Evaluation(loader, tuple(loops), _left_out(run) if some else None)
 
 
-def _is_whole(run: Run, loader: RankThing) -> bool:
+def is_whole(run: Run, loader: RankThing) -> bool:
     """Whether all ranks go over all of it."""
     data = dataset_of(loader)
     plain = all(map(is_plain, samplers_of(loader))) and data is not None and not by_rank(data)
