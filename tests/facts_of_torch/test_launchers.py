@@ -88,10 +88,10 @@ def test_launch_warns_and_passes_local_rank_with_a_dash(tmp_path: Path) -> None:
 def agents(folder: Path, *options: str) -> list[tuple[str, str]]:
     """What two torchruns on one machine print, the second begun while the first one runs."""
     script = folder / "world.py"
-    script.write_text("import os, time\nprint('of', os.environ['WORLD_SIZE'])\ntime.sleep(4)\n")
+    script.write_text("import os, time\nprint('of', os.environ['WORLD_SIZE'])\ntime.sleep(9)\n")
     run_it = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", *options]
     first = start([*run_it, str(script)], folder)
-    time.sleep(2)
+    time.sleep(5)
     second = start([*run_it, str(script)], folder)
     return [finish(job, 60) for job in (first, second)]
 
