@@ -16,7 +16,7 @@ from ddpify.ranks.mixing import OTHERS, of_other
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, PIECE, RANDOM, STRIDE, Symbol
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import key_of
+from ddpify.ranks.values import key_of, text
 from ddpify.ranks.words import DIST
 from ddpify.rules.shared.counted import divides_evenly
 from ddpify.rules.shared.syntax import scope
@@ -124,9 +124,11 @@ def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
     curved = next(filter(_is_curved, made_of(value)), None)
     if curved is not None or _is_root(value):
         yield Averaged(call, curved or call, False)
-    ratio = _counted_by(value)
+    ratio = next((one for v in _held(value) if (one := _counted_by(v)) is not None), None)
     if ratio is not None:
         yield Averaged(call, ratio, True)
+    elif any(_is_over_share(run, one) for one in _held(value)):
+        yield Averaged(call, call, True)
 
 
 def made_of(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
@@ -203,6 +205,38 @@ def _of_unequal(made: RankCall) -> bool:
     """Whether it is of every n-th row, of rows that are not known to divide evenly."""
     values = [v for v in _inputs(made) if any(o.what in (PIECE, STRIDE) for o in v.all_origins)]
     return bool(values) and not any(map(divides_evenly, values))
+
+
+def _held(value: RankValue, depth: int = 6) -> Iterator[RankValue]:
+    """A number, and what it holds as it is: ``total / count`` of ``torch.tensor(total / count)``."""
+    yield value
+    made = value.things[0].call if depth and len(value.things) == 1 else None
+    if made is not None and made.method in _PASSES:
+        for one in _inputs(made):
+            yield from _held(one, depth - 1)
+
+
+def _is_over_share(run: Run, value: RankValue) -> bool:
+    """Whether what it is divided by was counted over every n-th of what may not divide evenly."""
+    below = [a.parts[2] for a in value.atoms if isinstance(a, Symbol) and a.parts[:1] == ("Div",)]
+    for loop in run.loops if below else ():
+        over = loop.over
+        if over is None or not any(o.what in (PIECE, STRIDE) for o in over.all_origins):
+            continue
+        rows = (f"element@{loop.site}", *(text(item.atoms[0]) for item in over.items or ()))
+        lengths = tuple(f"len({row}" for row in rows)
+        if _holds_length(below[0], lengths) and not divides_evenly(over):
+            return True
+    return False
+
+
+def _holds_length(atom: Any, lengths: tuple[str, ...]) -> bool:
+    """``0 + len(row) - 1``"""
+    if not isinstance(atom, Symbol):
+        return False
+    if atom.parts[:1] in (("Add",), ("Sub",)):
+        return any(_holds_length(part, lengths) for part in atom.parts[1:])
+    return atom.key.startswith(lengths)
 
 
 def _counted_by(value: RankValue) -> RankCall | None:
