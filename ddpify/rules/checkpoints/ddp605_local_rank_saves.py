@@ -10,6 +10,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
+from ddpify.rules.shared.folders import spelled
 from ddpify.rules.shared.nodes import asks_for_node, one_node
 from ddpify.rules.shared.outputs import Write, by_all, checkpoints, difference, files, its_own
 from ddpify.rules.shared.written import given_nodes, texts
@@ -91,6 +92,7 @@ def _on_node(write: Write) -> bool:
     if any(map(asks_for_node, functions)):
         return True
     said = [*texts(given_nodes(call)), *(value.constant for value in call.given)]
+    said += [spelled(write.path, 0)] if write.path is not None else []
     return any(isinstance(text, str) and text.startswith(NODE_ROOTS) for text in said)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.passes import iterated
 from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import DIST
@@ -24,7 +25,12 @@ def all_by_all(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
     for call in run.named(*_REDUCES) if whole else ():
         shared = collective(call)
         value = shared.given(shared.filled) if shared is not None else None
-        if value is None or not call.everywhere or value.all_origins or not _is_computed(run, value):
+        if (
+            value is None
+            or not call.everywhere
+            or value.all_origins
+            or not _is_computed(run, value)
+        ):
             continue
         loader = next((one for one in value.sources() if one in whole), None)
         if loader is not None:
@@ -40,8 +46,8 @@ def _is_computed(run: Run, value: RankValue) -> bool:
 
 
 def _is_shared_out(run: Run, forward: RankCall) -> bool:
-    """Whether the rank decides on something in the loops around a forward: ``if i % n != rank``."""
-    inside = set(forward.loops)
+    """Whether the rank decides on something in the loop over the batches: ``if i % n != rank``."""
+    inside = {loop for loop in forward.loops if iterated(loop)}
     left = (one for one in run.exits if inside.intersection(one.loops))
     calls = (one for one in run.calls if inside.intersection(one.loops))
     return any(guard.test.by_rank for one in (*left, *calls) for guard in one.guards)

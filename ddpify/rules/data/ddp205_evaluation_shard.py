@@ -99,6 +99,8 @@ COUNTING = """class Counting(nn.Module):
 
 
 """
+
+
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per reduction of a result that each rank has of all samples."""
     done: set[Site] = set()

@@ -48,7 +48,9 @@ def _is_mean(run: Run, reduces: RankCall, value: RankValue) -> bool:
         return False
     if Of.PART in marks(value) or any(o.kind == CLOCK for o in value.all_origins):
         return False
-    things = set(value.things)
+    atom, things = value.atoms[0], set(value.things)
+    if things and isinstance(atom, Symbol) and atom.parts:  # `loss /= world_size`
+        return False
     for call in run.methods(*(f"{name}_" for name in _SCALES)):
         if call.receiver is not None and not things.isdisjoint(call.receiver.things):
             return False
