@@ -208,7 +208,7 @@ def _of_unequal(made: RankCall) -> bool:
 
 
 def _held(value: RankValue, depth: int = 6) -> Iterator[RankValue]:
-    """A number, and what it holds as it is: ``total / count`` of ``torch.tensor(total / count)``."""
+    """A number, and what it holds as it is: the quotient of ``torch.tensor(total / count)``."""
     yield value
     made = value.things[0].call if depth and len(value.things) == 1 else None
     if made is not None and made.method in _PASSES:
