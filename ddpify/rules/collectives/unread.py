@@ -72,7 +72,8 @@ def _is_dropped(call: RankCall, name: str) -> bool:
     if not made or len(made[-1].targets) != 1 or not _is_fresh(made[-1].value):
         return False
     first, last = made[-1].lineno, call.node.lineno
-    reads = [n for n in ast.walk(body) if _names(n, name) and not isinstance(n.ctx, ast.Store)]
+    named = (n for n in ast.walk(body) if isinstance(n, ast.Name) and n.id == name)
+    reads = [n for n in named if not isinstance(n.ctx, ast.Store)]
     inner = [n for n in reads if n.lineno < first or n.lineno > last or not _is_own(n, call, above)]
     return all(
         _scales(n, above) if n.lineno > last else n.lineno < first or _is_number(n, above)

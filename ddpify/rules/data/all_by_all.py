@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks.collective import collective
+from ddpify.ranks.events import Exit
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.passes import iterated
 from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import DIST
-from ddpify.rules.metrics.metrics import is_whole
-from ddpify.rules.shared.feeds import trained
+from ddpify.rules.shared.feeds import is_whole, trained
 from ddpify.rules.shared.quotients import loops_over
 
 _REDUCES: Final = (f"{DIST}all_reduce", f"{DIST}reduce")
@@ -48,6 +48,6 @@ def _is_computed(run: Run, value: RankValue) -> bool:
 def _is_shared_out(run: Run, forward: RankCall) -> bool:
     """Whether the rank decides on something in the loop over the batches: ``if i % n != rank``."""
     inside = {loop for loop in forward.loops if iterated(loop)}
-    left = (one for one in run.exits if inside.intersection(one.loops))
-    calls = (one for one in run.calls if inside.intersection(one.loops))
-    return any(guard.test.by_rank for one in (*left, *calls) for guard in one.guards)
+    moments: list[Exit | RankCall] = [*run.exits, *run.calls]
+    asked = (one.guards for one in moments if inside.intersection(one.loops))
+    return any(guard.test.by_rank for guards in asked for guard in guards)

@@ -12,14 +12,7 @@ from ddpify.ranks.origins import DATA, IDENTITY
 from ddpify.ranks.prepared import CALLS
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
-from ddpify.rules.shared.feeds import (
-    by_rank,
-    dataset_of,
-    is_plain,
-    samplers_of,
-    taken_over,
-    trained,
-)
+from ddpify.rules.shared.feeds import is_whole, trained
 from ddpify.rules.shared.quotients import loops_over
 from ddpify.site import Site
 
@@ -79,13 +72,6 @@ def evaluations(run: Run) -> Iterator[Evaluation]:
             continue  # its numbers look like those of the other, which is dealt
         some = _put_together(run, loader)
         yield Evaluation(loader, tuple(loops), _left_out(run) if some else None)
-
-
-def is_whole(run: Run, loader: RankThing) -> bool:
-    """Whether all ranks go over all of it."""
-    data = dataset_of(loader)
-    plain = all(map(is_plain, samplers_of(loader))) and data is not None and not by_rank(data)
-    return plain and not taken_over(run, loader)
 
 
 def learned(run: Run) -> Iterator[Evaluation]:

@@ -9,12 +9,11 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from ddpify.python.words import GENERATORS
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.origins import IDENTITY, PART, PIECE, STRIDE
 from ddpify.ranks.run import Run
 from ddpify.ranks.streams import SEED, apart
-from ddpify.ranks.words import DIST
+from ddpify.ranks.words import DIST, GENERATORS
 from ddpify.rules.shared.averaged_by_hand import is_gradient
 from ddpify.rules.shared.wrapped import backwards, wraps
 

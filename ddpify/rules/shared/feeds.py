@@ -151,6 +151,13 @@ def taken_over(run: Run, loader: RankThing) -> bool:
     return False
 
 
+def is_whole(run: Run, loader: RankThing) -> bool:
+    """Whether all ranks go over all of it."""
+    data = dataset_of(loader)
+    plain = all(map(is_plain, samplers_of(loader))) and data is not None and not by_rank(data)
+    return plain and not taken_over(run, loader)
+
+
 def leaves_samplers(call: RankCall) -> bool:
     """Whether a framework is told to leave loaders as they are: ``use_distributed_sampler=False``.
 
