@@ -9,6 +9,7 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import DATA, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
+from ddpify.ranks.words import AGREEING_OPS
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.wrapped import Wrap, wraps
@@ -22,7 +23,7 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per wrapped model that was made with a number of this rank's data."""
     for wrap in wraps(run):
         for made in _making(wrap):
-            counted = [c for value in _arguments(made) if (c := _counted(value)) is not None]
+            counted = [c for value in _arguments(made) if (c := _counted(run, value)) is not None]
             if counted:
                 yield _finding(wrap.call, made, counted[0])
                 break
@@ -39,7 +40,7 @@ def _arguments(call: RankCall) -> Iterator[RankValue]:
     yield from (value for name, value in call.kwargs.items() if name not in _PLACING)
 
 
-def _counted(value: RankValue) -> RankThing | None:
+def _counted(run: Run, value: RankValue) -> RankThing | None:
     """The data of this rank that a number was counted in; None if the ranks agree on it."""
     sources = list(value.sources())
     if any(t.synced or t.name.rpartition(".")[2] in _ALIKE for t in sources):
@@ -47,10 +48,15 @@ def _counted(value: RankValue) -> RankThing | None:
     length = isinstance(value.atoms[0], Symbol) and value.atoms[0].key.startswith("len(")
     for thing in sources:
         counts = thing.kind == "result" and thing.name.rpartition(".")[2] in _COUNTED
-        counts = counts or (thing.kind == "instance" and length)
+        counts = counts or (thing.kind == "instance" and length and not _exchanges(run, thing))
         if counts and thing.call is not None and _is_own(thing.call):
             return thing
     return None
+
+
+def _exchanges(run: Run, made: RankThing) -> bool:
+    """Whether an object asks the other ranks while it is made."""
+    return any(made.call in c.stack for c in run.calls if c.method in AGREEING_OPS)
 
 
 def _is_own(call: RankCall) -> bool:

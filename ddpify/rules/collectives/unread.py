@@ -74,11 +74,20 @@ def _is_dropped(call: RankCall, name: str) -> bool:
     first, last = made[-1].lineno, call.node.lineno
     named = (n for n in ast.walk(body) if isinstance(n, ast.Name) and n.id == name)
     reads = [n for n in named if not isinstance(n.ctx, ast.Store)]
+    if not _is_meant(body, name, reads, first, last):
+        return False  # made up, or sent to wait for the others
     inner = [n for n in reads if n.lineno < first or n.lineno > last or not _is_own(n, call, above)]
     return all(
         _scales(n, above) if n.lineno > last else n.lineno < first or _is_number(n, above)
         for n in inner
     ) and not _is_shared(body, name)
+
+
+def _is_meant(body: ast.AST, name: str, reads: list[ast.Name], first: int, last: int) -> bool:
+    """Whether a number is taken out of it before, or it is divided afterwards."""
+    scaled = (n.target for n in ast.walk(body) if isinstance(n, ast.AugAssign))
+    later = any(_names(n, name) and n.lineno > last for n in scaled)
+    return later or any(first < n.lineno < last or n.lineno > last for n in reads)
 
 
 def _is_own(node: ast.AST, call: RankCall, above: Mapping[ast.AST, ast.AST]) -> bool:

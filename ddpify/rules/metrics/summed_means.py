@@ -13,6 +13,7 @@ from ddpify.ranks.mixing import Mark, Of, marks
 from ddpify.ranks.model import RANK0, RankCall, RankThing, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, IDENTITY, RANDOM, TEXT, Symbol
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import text
 from ddpify.ranks.words import DIST
 from ddpify.rules.metrics.averages import made_of
 from ddpify.rules.metrics.metrics import shows
@@ -70,7 +71,19 @@ def _is_quotient(value: RankValue) -> bool:
     atom = held.atoms[0]
     if not isinstance(atom, Symbol) or atom.parts[:1] != ("Div",):
         return False
-    return isinstance(atom.parts[2], Symbol) and Of.COUNT in marks(held)
+    return _is_own_count(atom.parts[2], held)
+
+
+def _is_own_count(below: Any, value: RankValue) -> bool:
+    """Whether what a number is divided by counts this rank's samples: not ``len(dataset)``."""
+    counted = marks(value).get(Of.COUNT)
+    if counted is None or not isinstance(below, Symbol) or "numel" in text(below):
+        return False  # the entries of one output are no samples
+    made = (t.call for t in value.sources() if f"{t.name}@{id(t)}" == below.key)
+    given = [one for call in made if call is not None for one in call.args]
+    return (bool(counted.key) and counted.key in text(below)) or any(
+        Of.COUNT in marks(one) for one in given
+    )
 
 
 def _is_sum_of(reduces: RankCall, value: RankValue) -> bool:
