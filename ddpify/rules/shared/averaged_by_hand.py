@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -42,8 +43,19 @@ def _averagings(run: Run) -> Iterator[Averaging]:
         if shared is None or shared.group is not None or given is None or not call.everywhere:
             continue
         models = frozenset(t for t in modules_of(given) if t.kind in ("instance", "result"))
-        if models and is_gradient(given):
+        if models and (is_gradient(given) or any(map(is_gradient, _reshaped(run, given)))):
             yield Averaging(call, models)
+
+
+def _reshaped(run: Run, value: RankValue) -> Iterator[RankValue]:
+    """What a function of the project was given that only puts tensors together, or views them."""
+    for call in run.calls:
+        made = call.result if call.target is not None and len(call.args) == 1 else None
+        if made is None or made.atoms != value.atoms or call.target is None:
+            continue
+        nodes = [one.func for one in ast.walk(call.target.node) if isinstance(one, ast.Call)]
+        if nodes and all(isinstance(f, ast.Attribute) and f.attr in _SHAPED for f in nodes):
+            yield call.args[0]
 
 
 def rescaled(run: Run, wrap: Wrap) -> bool:
