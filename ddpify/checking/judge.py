@@ -76,12 +76,15 @@ class Judge:
         return [f for f in self._group.python if self._contents[f] and f not in texts]
 
     def _launched(self) -> Sequence[Finding]:
-        """Lines that start programs as they were started before torchrun."""
-        if not self._group.launchers or not self._settings.wants("DDP003"):
+        """Lines that start programs as before torchrun, or start torchrun where it cannot be."""
+        if not self._group.launchers:
             return ()
-        from ddpify.launchers import legacy
+        from ddpify.launchers import legacy, per_task
 
-        return legacy.findings(self._group.root, self._group.launchers)
+        root, files = self._group.root, self._group.launchers
+        old = legacy.findings(root, files) if self._settings.wants(legacy.CODE) else []
+        more = per_task.findings(root, files) if self._settings.wants(per_task.CODE) else []
+        return [*old, *more]
 
     def _heard(self, findings: Sequence[Finding]) -> list[Finding]:
         """Those that no setting and no comment silences, and the comments that are unused."""

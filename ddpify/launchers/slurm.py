@@ -123,6 +123,11 @@ def meeting_point(named: bool) -> str:
     return f'--rdzv_id="$SLURM_JOB_ID" --rdzv_backend=c10d --rdzv_endpoint="{host}:{_PORT}"'
 
 
+def given(what: str, options: str, script: Script) -> str:
+    """What `srun`, or else the script's directives, say of nodes or tasks; "" if nothing."""
+    return _given(what, options, _directives(script))
+
+
 def _directives(script: Script) -> str:
     return " ".join(_lines(script.text))
 

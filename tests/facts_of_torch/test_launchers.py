@@ -85,6 +85,28 @@ def test_launch_warns_and_passes_local_rank_with_a_dash(tmp_path: Path) -> None:
     assert "FutureWarning" in err
 
 
+def agents(folder: Path, *options: str) -> list[tuple[str, str]]:
+    """What two torchruns on one machine print, the second begun while the first one runs."""
+    script = folder / "world.py"
+    script.write_text("import os, time\nprint('of', os.environ['WORLD_SIZE'])\ntime.sleep(9)\n")
+    run_it = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", *options]
+    first = start([*run_it, str(script)], folder)
+    time.sleep(5)
+    second = start([*run_it, str(script)], folder)
+    return [finish(job, 60) for job in (first, second)]
+
+
+def test_two_torchruns_with_one_port_are_one_too_many(tmp_path: Path) -> None:
+    (out, _), (_, err) = agents(tmp_path, "--nnodes=1", f"--master_port={port()}")
+    assert out.count("of 2") == 2
+    assert "EADDRINUSE" in err
+
+
+def test_torchruns_that_stand_alone_are_jobs_of_their_own(tmp_path: Path) -> None:
+    for out, _ in agents(tmp_path, "--standalone"):
+        assert out.count("of 2") == 2
+
+
 def test_torchrun_takes_the_other_options_of_launch() -> None:
     ask = (
         "from torch.distributed import launch, run\n"

@@ -92,10 +92,11 @@ def all_cases() -> tuple[Case, ...]:
 
 def findings(case: Case, folder: Path) -> list[Finding]:
     """What ``ddpify check`` says of a case."""
-    from ddpify.launchers import legacy
+    from ddpify.launchers import legacy, per_task
 
     case.put(folder)
     files = [folder / path for path, _ in case.files]
     python = [file for file in files if file.suffix == ".py"]
     found = list(lint(folder, python).findings)
-    return found + legacy.findings(folder, [file for file in files if file not in python])
+    scripts = [file for file in files if file not in python]
+    return found + legacy.findings(folder, scripts) + per_task.findings(folder, scripts)

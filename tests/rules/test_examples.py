@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ddpify.facts.model import Status
-from ddpify.launchers import legacy
+from ddpify.launchers import legacy, per_task
 from ddpify.lint import lint
 from ddpify.rules.base import Example, Finding, Rule
 from ddpify.rules.examples import CORRECT
@@ -40,7 +40,8 @@ def checked(example: Example, folder: Path) -> list[Finding]:
     files = [folder / path for path, _ in example.files]
     python = [file for file in files if file.suffix == ".py"]
     found = lint(folder, python, assume_distributed=example.assumed).findings
-    return [*found, *legacy.findings(folder, [f for f in files if f.suffix != ".py"])]
+    scripts = [file for file in files if file.suffix != ".py"]
+    return [*found, *legacy.findings(folder, scripts), *per_task.findings(folder, scripts)]
 
 
 def found_in(example: Example, folder: Path) -> tuple[Status, list[Finding]]:

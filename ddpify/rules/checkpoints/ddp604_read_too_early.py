@@ -17,6 +17,7 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, changed
 from ddpify.rules.shared.early_folders import early_uses
+from ddpify.rules.shared.early_parts import early_parts
 from ddpify.rules.shared.meetings import early_reads
 from ddpify.rules.shared.named_files import named_alike, read_files, written_files
 from ddpify.rules.shared.rank_zero import waits
@@ -201,6 +202,15 @@ def lint(run: Run) -> Iterable[Finding]:
             Severity.ERROR,
             advice="make it on every rank with exist_ok=True, or let all ranks wait in between",
             because=((making.site, "made here on one rank"),),
+        )
+    for look, write in early_parts(run):
+        yield Finding(
+            "DDP604",
+            look.site,
+            "the other ranks may not have written their files by then: those are missing, or old",
+            Severity.ERROR,
+            advice="let all ranks wait between the writes and this: torch.distributed.barrier()",
+            because=((write.site, "each rank writes its own here"),),
         )
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import ALL, RankCall, RankGuard
-from ddpify.ranks.origins import LOCAL_RANK, RANK
+from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
+from ddpify.ranks.origins import FILES, LOCAL_RANK, RANK, Origin
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
-from ddpify.rules.shared.nodes import one_node
-from ddpify.rules.shared.outputs import Write, checkpoints, its_own
+from ddpify.rules.shared.folders import spelled
+from ddpify.rules.shared.nodes import asks_for_node, one_node
+from ddpify.rules.shared.outputs import Write, by_all, checkpoints, difference, files, its_own
 from ddpify.rules.shared.written import given_nodes, texts
 
 # What names a disk or a folder of one node.
 NODE_ROOTS = ("/tmp", "/dev/shm", "/local", "/scratch", "/var/tmp")
 NODE_FOLDER = "tempfile.gettempdir"
-NODE_VARIABLES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID", "HOSTNAME", "TMPDIR", "SLURM_TMPDIR")
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -36,6 +36,33 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="ask for the global rank: RANK, or torch.distributed.get_rank()",
                 because=((guard.site, "decided by the local rank"),),
             )
+    for write in (*checkpoints(run), *files(run)):
+        if _is_named_by_local_rank(run, write):
+            yield Finding(
+                "DDP605",
+                write.call.site,
+                "named by the local rank: on a shared disk each node writes over what the others"
+                " have written",
+                Severity.WARNING,
+                advice="put the global rank into the name: RANK, or torch.distributed.get_rank()",
+                because=tuple((o.site, "the local rank") for o in _of_node(write.path))[:1],
+            )
+
+
+def _is_named_by_local_rank(run: Run, write: Write) -> bool:
+    """Whether ranks write different things under names in which there is but the local rank."""
+    if write.call.name.startswith("logging.") or not _of_node(write.path):
+        return False
+    if not by_all(run, write.call) or _on_node(write):
+        return False
+    return bool(difference(run, write))
+
+
+def _of_node(path: RankValue | None) -> list[Origin]:
+    """Where a path, which nothing else sets apart, has the local rank from."""
+    origins = path.all_origins if path is not None else ()
+    alone = all(one.kind in (LOCAL_RANK, FILES) for one in origins)
+    return sorted((o for o in origins if alone and o.kind == LOCAL_RANK), key=lambda o: o.site)
 
 
 def _by_local_rank(run: Run, call: RankCall) -> RankGuard | None:
@@ -62,9 +89,10 @@ def _on_node(write: Write) -> bool:
     if write.path is not None and any(t.name == NODE_FOLDER for t in write.path.sources()):
         return True
     functions = [one.function for one in (call, *call.stack) if one.function is not None]
-    if any(name in function.text for function in functions for name in NODE_VARIABLES):
+    if any(map(asks_for_node, functions)):
         return True
     said = [*texts(given_nodes(call)), *(value.constant for value in call.given)]
+    said += [spelled(write.path, 0)] if write.path is not None else []
     return any(isinstance(text, str) and text.startswith(NODE_ROOTS) for text in said)
 
 

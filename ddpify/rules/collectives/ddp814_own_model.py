@@ -9,9 +9,10 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import DATA, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
+from ddpify.ranks.words import AGREEING_OPS
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.wrapped import wraps
+from ddpify.rules.shared.wrapped import Wrap, wraps
 
 _COUNTED: Final = frozenset({"set", "Counter", "unique", "nunique", "max", "amax"})
 _ALIKE: Final = ("shape", "size", "dim")  # of samples: the same on all ranks
@@ -21,10 +22,17 @@ _PLACING: Final = frozenset({"device", "dtype"})
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per wrapped model that was made with a number of this rank's data."""
     for wrap in wraps(run):
-        for made in (thing.call for thing in wrap.inner if thing.call is not None):
-            counted = [c for value in _arguments(made) if (c := _counted(value)) is not None]
+        for made in _making(wrap):
+            counted = [c for value in _arguments(made) if (c := _counted(run, value)) is not None]
             if counted:
                 yield _finding(wrap.call, made, counted[0])
+                break
+
+
+def _making(wrap: Wrap) -> list[RankCall]:
+    """The calls that made the model and its layers, the innermost first: ``nn.Linear(n, 2)``."""
+    calls = {thing.call for thing in (*wrap.inner, *wrap.parts) if thing.call is not None}
+    return sorted(calls, key=lambda call: call.order)
 
 
 def _arguments(call: RankCall) -> Iterator[RankValue]:
@@ -32,7 +40,7 @@ def _arguments(call: RankCall) -> Iterator[RankValue]:
     yield from (value for name, value in call.kwargs.items() if name not in _PLACING)
 
 
-def _counted(value: RankValue) -> RankThing | None:
+def _counted(run: Run, value: RankValue) -> RankThing | None:
     """The data of this rank that a number was counted in; None if the ranks agree on it."""
     sources = list(value.sources())
     if any(t.synced or t.name.rpartition(".")[2] in _ALIKE for t in sources):
@@ -40,10 +48,15 @@ def _counted(value: RankValue) -> RankThing | None:
     length = isinstance(value.atoms[0], Symbol) and value.atoms[0].key.startswith("len(")
     for thing in sources:
         counts = thing.kind == "result" and thing.name.rpartition(".")[2] in _COUNTED
-        counts = counts or (thing.kind == "instance" and length)
+        counts = counts or (thing.kind == "instance" and length and not _exchanges(run, thing))
         if counts and thing.call is not None and _is_own(thing.call):
             return thing
     return None
+
+
+def _exchanges(run: Run, made: RankThing) -> bool:
+    """Whether an object asks the other ranks while it is made."""
+    return any(made.call in c.stack for c in run.calls if c.method in AGREEING_OPS)
 
 
 def _is_own(call: RankCall) -> bool:
@@ -51,12 +64,12 @@ def _is_own(call: RankCall) -> bool:
 
 
 def _finding(wrap: RankCall, made: RankCall, counted: RankThing) -> Finding:
-    because = [(made.site, "the model is made here")]
+    because = [(wrap.site, "the model is wrapped here")]
     if counted.site is not None:
         because.insert(0, (counted.site, "counted in this rank's part of the data"))
     return Finding(
         "DDP814",
-        wrap.site,
+        made.site,
         "the model is as large as this rank's data make it: DDP fails where the parts differ",
         Severity.ERROR,
         advice="count before the data is dealt out, or all_reduce the number with MAX",

@@ -8,9 +8,11 @@ from ddpify.ranks import words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.unread import unread
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.uses import uses
 from ddpify.rules.shared.written import is_literal_keyword
+from ddpify.site import Site
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -28,6 +30,17 @@ def lint(run: Run) -> Iterable[Finding]:
                 f"{call.method}() returns None: it changes its argument in place",
                 Severity.ERROR,
                 advice="call it as a statement of its own and use the argument afterwards",
+            )
+    seen: set[Site] = set()
+    for call in unread(run):
+        if call.site not in seen:
+            seen.add(call.site)
+            yield Finding(
+                "DDP821",
+                call.site,
+                f"nothing reads what {call.method}() gives: each rank goes on with its own",
+                Severity.WARNING,
+                advice="go on with the result: copy it back, or compute from it behind the call",
             )
 
 

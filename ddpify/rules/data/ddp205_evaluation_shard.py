@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Loader
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data import streams
+from ddpify.rules.data.all_by_all import all_by_all
 from ddpify.rules.data.loaders import dataset_name, is_shared_out, sampler_name, shuffled
 from ddpify.rules.edits import edit, fresh, proof, statement_of
 from ddpify.rules.examples import CORRECT, PROJECT, SINGLE, changed, marked
@@ -97,6 +99,27 @@ COUNTING = """class Counting(nn.Module):
 
 
 """
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per reduction of a result that each rank has of all samples."""
+    done: set[Site] = set()
+    for call, loader in all_by_all(run):
+        if call.site not in done:
+            done.add(call.site)
+            made = loader.site or call.site
+            yield Finding(
+                "DDP205",
+                call.site,
+                "every rank has evaluated all samples, and they reduce what is the same on each:"
+                " N times the work for one result",
+                Severity.WARNING,
+                (),
+                "deal the samples to the ranks, and reduce sums and counts",
+                ((made, "each rank goes over all of this"),),
+            )
+
+
 RULE = Rule(
     "DDP205",
     "evaluation-on-every-rank",
@@ -154,4 +177,5 @@ RULE = Rule(
             ("nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))", "Counting()"),
         ),
     ),
+    lint=lint,
 )

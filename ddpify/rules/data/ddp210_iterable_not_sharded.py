@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.data.undealt import whole_streams
+from ddpify.rules.data.undealt import dealt_by_worker, whole_streams
 from ddpify.rules.examples import BY_HAND, CORRECT, changed
 
 
@@ -15,9 +15,10 @@ def lint(run: Run) -> Iterable[Finding]:
     for loader, stream in whole_streams(run):
         if loader.call is not None and stream.cls is not None:
             method = stream.cls.method("__iter__")
+            by_worker = dealt_by_worker(method) if method is not None else None
             yield Finding(
                 "DDP210",
-                loader.call.site,
+                by_worker or loader.call.site,
                 f"every rank reads all of {stream.cls.name}: an IterableDataset takes no sampler",
                 Severity.ERROR,
                 (),

@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterator
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import FILES, RANDOM
 from ddpify.ranks.passes import iterated, loaders_in
 from ddpify.ranks.prepared import CALLS, is_model
 from ddpify.ranks.run import Run
+from ddpify.ranks.streams import seeded_by
+from ddpify.ranks.words import TRAINER
 from ddpify.rules.data.own_parts import parts, takes_turns
 from ddpify.rules.shared.feeds import (
     GRADIENTS,
@@ -24,14 +27,18 @@ from ddpify.rules.shared.feeds import (
     is_plain,
     is_share,
     is_split,
+    leaves_samplers,
     literals,
     samplers_of,
     taken_over,
     trained,
 )
+from ddpify.site import Site
 
 _WORDS = re.compile(r"[a-z]+")
 _ITERABLE = "torch.utils.data.IterableDataset"
+_WEIGHTED = "torch.utils.data.WeightedRandomSampler"
+_COUNTS = ("devices", "num_nodes", "gpus")
 # What changes parameters: a backward() alone may only ask for gradients, of a mask for instance.
 _UPDATES = ("step", "add_", "sub_", "addcmul_", "copy_")
 # Where these are used, some ranks are meant to get the same batches.
@@ -45,6 +52,7 @@ _SAME_BATCHES = (
 
 def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
     """Loaders of a map-style data set that are trained on and deal nothing, with the wrapper."""
+    yield from _left_by_trainers(run)
     made = (c for c in run.calls if _averages(c) and not _never_made(run, c))
     wrapper = next(made, None)
     if (
@@ -58,6 +66,33 @@ def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
     for loader in trained(run) - spared:
         if _everyone_reads_all(run, loader) and not _is_iterable(dataset_of(loader)):
             yield loader, wrapper
+
+
+def _left_by_trainers(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
+    """Loaders that a Trainer of several processes trains on and was told not to deal."""
+    for fed in run.fed:
+        if not fed.trains or not leaves_samplers(fed.call) or not _of_several(fed.call):
+            continue
+        for loader in loaders_in(fed.value):
+            if _everyone_reads_all(run, loader) and not _is_iterable(dataset_of(loader)):
+                yield loader, fed.call
+
+
+def _of_several(fit: RankCall) -> bool:
+    """Whether a Trainer surely has several devices: their number is written out."""
+    made = fit.receiver.made_by(TRAINER) if fit.receiver is not None else None
+    given = [made.call.kwargs.get(n) for n in _COUNTS] if made is not None and made.call else []
+    counts = [value.constant for value in given if value is not None]
+    return any(isinstance(one, int) and one > 1 for one in counts)
+
+
+def _draws_alike(run: Run, sampler: RankValue) -> bool:
+    """Whether a sampler draws the same on all ranks: with torch's stream, seeded alike."""
+    drawn = bool(sampler.things) and all(t.name == _WEIGHTED for t in sampler.things)
+    own = any(t.call is None or t.call.arg(3, "generator") for t in sampler.things)
+    seeds = [c for c in run.calls if "torch" in seeded_by(c) and c.target is None]
+    alike = bool(seeds) and all(c.everywhere and not c.args[0].local for c in seeds if c.args)
+    return drawn and not own and alike and not by_rank(sampler)
 
 
 def _averages(call: RankCall) -> bool:
@@ -110,11 +145,18 @@ def whole_streams(run: Run) -> Iterator[tuple[RankThing, RankThing]]:
             yield loader, streams[0]
 
 
+def dealt_by_worker(method: FunctionDefinition) -> Site | None:
+    """Where a stream takes the samples of a worker, of as many as one process has."""
+    nodes = (n for n in ast.walk(method.node) if isinstance(n, ast.Attribute))
+    found = [method.module.site(n) for n in nodes if n.attr == "num_workers"]
+    return min(found, default=None)
+
+
 def _everyone_reads_all(run: Run, loader: RankThing) -> bool:
     call, dataset = loader.call, dataset_of(loader)
     if call is None or dataset is None or call.star or not call.everywhere:
         return False
-    if not all(is_plain(sampler) for sampler in samplers_of(loader)):
+    if not all(is_plain(one) or _draws_alike(run, one) for one in samplers_of(loader)):
         return False
     if by_rank(dataset) or dataset.has(RANDOM) or dataset.has(FILES) or _knows_ranks(dataset):
         return False

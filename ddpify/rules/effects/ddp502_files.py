@@ -205,6 +205,7 @@ RULE = Rule(
     lint=lint,
     words=(
         "open(",
+        "memmap(",
         "addFilter",
         "basicConfig",
         "FileHandler",

@@ -9,13 +9,16 @@ from typing import Final
 from ddpify.facts.model import Facts
 from ddpify.ranks.events import Store
 from ddpify.ranks.model import ALL, RankCall, RankValue
+from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
+from ddpify.ranks.words import AGREEING_OPS
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.edits import is_local
 from ddpify.rules.examples import SINGLE, changed
 from ddpify.rules.examples.gradients import LOOP, SETUP, trained
 from ddpify.rules.gradients.goings_on import states
 from ddpify.rules.gradients.noise import noise
+from ddpify.rules.shared.averaged_by_hand import is_gradient
 from ddpify.rules.shared.modes import parted_modes
 from ddpify.rules.shared.wrapped import Wrap, followed, parameters_of, wraps
 from ddpify.settings import Settings
@@ -24,6 +27,9 @@ from ddpify.source import Site
 _OPTIM: Final = "torch.optim."
 _SCHEDULE: Final = "torch.optim.lr_scheduler."
 _CLIPS: Final = "torch.nn.utils.clip_grad"
+_IN_PLACE: Final = tuple(
+    f"{name}_" for name in "add sub mul div clamp clip clamp_min clamp_max renorm fill zero".split()
+)
 _SPOKEN: Final = {
     "step": "step the optimizer",
     "zero_grad": "clear the gradients",
@@ -91,6 +97,7 @@ def _changes(run: Run) -> Iterator[_Change]:
     for call in run.calls:
         if call.name.startswith(_CLIPS) and call.args:
             yield _Change(call, call.args[0], call.method, "clip the gradients")
+    yield from _in_place(run)
     for call in run.methods("step", *_SPOKEN):
         if call.receiver is None or not call.ranks:
             continue
@@ -98,6 +105,30 @@ def _changes(run: Run) -> Iterator[_Change]:
             yield _Change(call, call.receiver, "schedule", "go on with the schedule")
         elif call.name.startswith(_OPTIM):
             yield _Change(call, call.receiver, call.method, _SPOKEN[call.method])
+
+
+def _in_place(run: Run) -> Iterator[_Change]:
+    """What some ranks change in weights or gradients themselves: ``p.clamp_(-c, c)``."""
+    for call in run.methods(*_IN_PLACE):
+        if call.receiver is None or call.ranks in (0, ALL) or not _is_held(call.receiver):
+            continue
+        if not _agreed(run, call):
+            what = "gradients" if is_gradient(call.receiver) else "weights"
+            yield _Change(call, call.receiver, f"{what} {call.method}", f"change the {what}")
+
+
+def _is_held(value: RankValue) -> bool:
+    """Whether a tensor is a parameter, or its gradient, itself: nothing computed from it."""
+    atom = value.atoms[0]
+    computed = isinstance(atom, Symbol) and atom.parts and atom.parts[0] != ITEM
+    return not computed and all(thing.kind != "result" for thing in value.things)
+
+
+def _agreed(run: Run, change: RankCall) -> bool:
+    """Whether what is changed may be made the same on all ranks afterwards."""
+    changed_now = parameters_of(change.receiver) if change.receiver is not None else set()
+    later = (c for c in run.calls if c.order > change.order and c.method in AGREEING_OPS)
+    return any(not changed_now.isdisjoint(parameters_of(v)) for c in later for v in c.given)
 
 
 def _differs(where: RankCall | Store) -> bool:

@@ -115,7 +115,7 @@ def _is_all_of(node: ast.expr, name: str) -> bool:
 
 
 def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
-    for made in _made(value):
+    for made in made_of(value):
         if not _of_one_rank(made):
             continue
         if _is_statistic(made):
@@ -124,25 +124,27 @@ def _unlike(run: Run, call: RankCall, value: RankValue) -> Iterator[Averaged]:
             yield Averaged(call, made, True)
     if any(loop.node in run.step_loops or iterated(loop) for loop in call.loops):
         return  # one of many, each of a batch: ``psnr(…)`` of each, then their mean
-    curved = next(filter(_is_curved, _made(value)), None)
+    curved = next(filter(_is_curved, made_of(value)), None)
     if curved is not None or _is_root(value):
         yield Averaged(call, curved or call, False)
-    ratio = _counted_by(value)
+    ratio = next((one for v in _held(value) if (one := _counted_by(v)) is not None), None)
     if ratio is not None:
         yield Averaged(call, ratio, True)
+    elif any(_is_over_share(run, one) for one in _held(value)):
+        yield Averaged(call, call, True)
 
 
-def _made(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
+def made_of(value: RankValue, depth: int = 6) -> Iterator[RankCall]:
     """The calls whose result it is, or holds, as it is."""
     for item in value.items or () if depth else ():
-        yield from _made(item, depth - 1)
+        yield from made_of(item, depth - 1)
     for thing in (*value.things, *_computed(value)) if depth else ():
         made = thing.call
         if made is None or thing.kind != "result":
             continue
         if made.method in _PASSES:
             for inner in made.inputs:
-                yield from _made(inner, depth - 1)
+                yield from made_of(inner, depth - 1)
         else:
             yield made
 
@@ -197,7 +199,7 @@ def _is_fraction(value: RankValue) -> bool:
     """Whether it is a quotient, or a mean."""
     if any(map(is_quotient, value.atoms)):
         return True
-    return any(made.method in ("mean", "nanmean") for made in _made(value))
+    return any(made.method in ("mean", "nanmean") for made in made_of(value))
 
 
 def _of_one_rank(made: RankCall) -> bool:
@@ -208,6 +210,38 @@ def _of_unequal(made: RankCall) -> bool:
     """Whether it is of every n-th row, of rows that are not known to divide evenly."""
     values = [v for v in made.inputs if any(o.what in (PIECE, STRIDE) for o in v.all_origins)]
     return bool(values) and not any(map(divides_evenly, values))
+
+
+def _held(value: RankValue, depth: int = 6) -> Iterator[RankValue]:
+    """A number, and what it holds as it is: the quotient of ``torch.tensor(total / count)``."""
+    yield value
+    made = value.things[0].call if depth and len(value.things) == 1 else None
+    if made is not None and made.method in _PASSES:
+        for one in made.inputs:
+            yield from _held(one, depth - 1)
+
+
+def _is_over_share(run: Run, value: RankValue) -> bool:
+    """Whether what it is divided by was counted over every n-th of what may not divide evenly."""
+    below = [a.parts[2] for a in value.atoms if isinstance(a, Symbol) and a.parts[:1] == ("Div",)]
+    for loop in run.loops if below else ():
+        over = loop.over
+        if over is None or not any(o.what in (PIECE, STRIDE) for o in over.all_origins):
+            continue
+        rows = (f"element@{loop.site}", *(text(item.atoms[0]) for item in over.items or ()))
+        lengths = tuple(f"len({row}" for row in rows)
+        if _holds_length(below[0], lengths) and not divides_evenly(over):
+            return True
+    return False
+
+
+def _holds_length(atom: Any, lengths: tuple[str, ...]) -> bool:
+    """``0 + len(row) - 1``"""
+    if not isinstance(atom, Symbol):
+        return False
+    if atom.parts[:1] in (("Add",), ("Sub",)):
+        return any(_holds_length(part, lengths) for part in atom.parts[1:])
+    return atom.key.startswith(lengths)
 
 
 def _counted_by(value: RankValue) -> RankCall | None:

@@ -27,6 +27,7 @@ from ddpify.rules.examples.collected import FORMS, NEAR
 from ddpify.rules.examples.dealt import DEALT, HANDED_ON
 from ddpify.rules.examples.dealt import NEAR as NOT_DEALT
 from ddpify.rules.metrics.halves import halves
+from ddpify.rules.metrics.in_turns import out_of_order
 from ddpify.rules.metrics.metrics import decided, evaluations, shown
 from ddpify.rules.metrics.own_slices import shown_slices
 from ddpify.settings import Settings
@@ -58,6 +59,17 @@ def lint(run: Run) -> Iterable[Finding]:
             (),
             "all_reduce the sums and counts before they are divided",
             ((cut, "each rank takes its own"),),
+        )
+    for call, pairs in out_of_order(run):
+        yield Finding(
+            "DDP701",
+            call.site,
+            "DistributedSampler deals samples in turns: put together rank by rank, their results"
+            " are in another order, and go to the wrong samples",
+            Severity.ERROR,
+            (),
+            "gather the indices of the samples, too, and sort by them",
+            ((pairs.site, "paired here with what is in the order of the data set"),),
         )
 
 

@@ -13,6 +13,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.metrics.metrics import shows
 from ddpify.rules.metrics.summed_again import summed_again
+from ddpify.rules.metrics.summed_means import summed_means
 from ddpify.rules.shared.outputs import CHECKPOINTS
 from ddpify.site import Site
 
@@ -61,6 +62,19 @@ def lint(run: Run) -> Iterable[Finding]:
                     ((where, what),),
                 )
     yield from _again(run)
+    for call, shows_it in summed_means(run):
+        if call.site not in done:
+            done.add(call.site)
+            yield Finding(
+                "DDP707",
+                call.site,
+                "each rank's mean is added up, and nothing divides the sum by the number of ranks:"
+                " what is shown is N times too large",
+                Severity.WARNING,
+                (),
+                "divide by torch.distributed.get_world_size(), or reduce sums and counts",
+                ((shows_it.asked.site, "shown here"),),
+            )
 
 
 def _again(run: Run) -> Iterator[Finding]:

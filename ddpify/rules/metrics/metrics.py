@@ -12,14 +12,7 @@ from ddpify.ranks.origins import DATA, IDENTITY
 from ddpify.ranks.prepared import CALLS
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
-from ddpify.rules.shared.feeds import (
-    by_rank,
-    dataset_of,
-    is_plain,
-    samplers_of,
-    taken_over,
-    trained,
-)
+from ddpify.rules.shared.feeds import is_whole, trained
 from ddpify.rules.shared.quotients import loops_over
 from ddpify.site import Site
 
@@ -75,17 +68,10 @@ def evaluations(run: Run) -> Iterator[Evaluation]:
             found.setdefault(loader, []).append(loop)
     uses = Counter(loop.node for loops in found.values() for loop in loops)
     for loader, loops in found.items():
-        if any(uses[loop.node] > 1 for loop in loops) and _is_whole(run, loader):
+        if any(uses[loop.node] > 1 for loop in loops) and is_whole(run, loader):
             continue  # its numbers look like those of the other, which is dealt
         some = _put_together(run, loader)
         yield Evaluation(loader, tuple(loops), _left_out(run) if some else None)
-
-
-def _is_whole(run: Run, loader: RankThing) -> bool:
-    """Whether all ranks go over all of it."""
-    data = dataset_of(loader)
-    plain = all(map(is_plain, samplers_of(loader))) and data is not None and not by_rank(data)
-    return plain and not taken_over(run, loader)
 
 
 def learned(run: Run) -> Iterator[Evaluation]:
@@ -187,6 +173,9 @@ def acted_on(run: Run, site: Site) -> Iterable[tuple[Site, str]]:
         stepped = call.method == "step" and call.name.startswith("torch.optim.lr_scheduler.")
         if call.everywhere and stepped and any(_has(value, site) for value in call.args):
             yield call.site, "every rank's schedule is stepped by it"
+        sent = call.name == "torch.distributed.all_reduce" and call.site != site
+        if call.everywhere and sent and any(_has(value, site) for value in call.given):
+            yield call.site, "every rank goes on with what it has chosen by it"
 
 
 def _guards(run: Run) -> Iterator[RankGuard]:

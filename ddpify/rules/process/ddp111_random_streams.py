@@ -12,6 +12,7 @@ from ddpify.rules.base import Example, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.process.draws import same_draws
+from ddpify.rules.process.generators import same_noise
 from ddpify.rules.process.workers import workers_seeds
 from ddpify.rules.shared.telling import is_at_head
 from ddpify.settings import Settings
@@ -32,6 +33,19 @@ def lint(run: Run) -> Iterable[Finding]:
             "add the rank to the seed once model and splits are made; samplers keep theirs",
             because,
         )
+    done: set[Site] = set()
+    for seeding, draw in same_noise(run):
+        if seeding.site not in done:
+            done.add(seeding.site)
+            yield Finding(
+                "DDP111",
+                seeding.site,
+                "one seed for all ranks: each trains on its own samples with the same noise",
+                Severity.WARNING,
+                (),
+                "add the rank to the seed of the generator",
+                ((draw.site, "drawn here in each round"),),
+            )
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:

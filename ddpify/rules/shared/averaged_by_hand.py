@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +20,7 @@ _SHAPED: Final = frozenset(
     "flatten view reshape cat stack clone contiguous _flatten_dense_tensors ravel to float".split()
 )
 _DEEP: Final = 4
-_SCALES: Final = frozenset("div mul divide multiply true_divide copy lerp".split())
+_SCALES: Final = frozenset("div mul divide multiply true_divide lerp".split())
 
 Covers = Callable[[RankThing], bool]
 
@@ -44,7 +45,7 @@ def _averagings(run: Run) -> Iterator[Averaging]:
         if shared is None or shared.group is not None or given is None or not call.everywhere:
             continue
         models = frozenset(t for t in modules_of(given) if t.kind in ("instance", "result"))
-        if models and is_gradient(given):
+        if models and (is_gradient(given) or any(map(is_gradient, _reshaped(run, given)))):
             yield Averaging(call, models)
 
 
@@ -53,6 +54,10 @@ def gradients_set(run: Run, covers: Covers) -> Iterator[RankValue]:
     for store in run.stores:
         if store.key == "grad" and not store.value.known and _is_of(store.base, covers):
             yield store.value
+    for call in run.methods("copy_"):
+        old = call.receiver
+        if old is not None and call.args and is_gradient(old) and _is_of(old, covers):
+            yield call.args[0]
 
 
 def gradients_scaled(run: Run, covers: Covers) -> bool:
@@ -71,6 +76,17 @@ def _is_of(value: RankValue, covers: Covers) -> bool:
     """Whether gradients may be those of such models."""
     owners = parameters_of(value)
     return not owners or any(map(covers, owners))
+
+
+def _reshaped(run: Run, value: RankValue) -> Iterator[RankValue]:
+    """What a function of the project was given that only puts tensors together, or views them."""
+    for call in run.calls:
+        made = call.result if call.target is not None and len(call.args) == 1 else None
+        if made is None or made.atoms != value.atoms or call.target is None:
+            continue
+        nodes = [one.func for one in ast.walk(call.target.node) if isinstance(one, ast.Call)]
+        if nodes and all(isinstance(f, ast.Attribute) and f.attr in _SHAPED for f in nodes):
+            yield call.args[0]
 
 
 def is_gradient(value: RankValue, depth: int = _DEEP) -> bool:

@@ -144,9 +144,29 @@ def taken_over(run: Run, loader: RankThing) -> bool:
         foreign = call.target is None and call.name.partition(".")[0] in tops
         foreign = foreign and not (call.name.startswith(_OWNERS) and call.name not in CALLS)
         values = (*call.args, *call.kwargs.values())
+        if leaves_samplers(call):
+            continue
         if (foreign or call.method in _TAKEN_OVER) and any(loader in v.sources() for v in values):
             return True
     return False
+
+
+def is_whole(run: Run, loader: RankThing) -> bool:
+    """Whether all ranks go over all of it."""
+    data = dataset_of(loader)
+    plain = all(map(is_plain, samplers_of(loader))) and data is not None and not by_rank(data)
+    return plain and not taken_over(run, loader)
+
+
+def leaves_samplers(call: RankCall) -> bool:
+    """Whether a framework is told to leave loaders as they are: ``use_distributed_sampler=False``.
+
+    Fabric's setup, or the Trainer whose method it is.
+    """
+    trainers = call.receiver.things if call.receiver is not None else ()
+    made = (t.call for t in trainers if t.name == words.TRAINER and t.call is not None)
+    given = (one.kwargs.get("use_distributed_sampler") for one in (call, *made))
+    return any(value is not None and value.constant is False for value in given)
 
 
 def literals(guards: Iterable[RankGuard]) -> set[tuple[str, bool]]:

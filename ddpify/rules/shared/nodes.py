@@ -6,11 +6,21 @@ import ast
 from typing import Final
 
 from ddpify.ranks.model import RankCall
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import LOCAL_RANK
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import LOCAL_NAMES, SAMPLER
 from ddpify.rules.shared.placing import DIST_INIT
 
+# What tells a node from the others.
+NODE_VARIABLES: Final = (
+    "GROUP_RANK",
+    "NODE_RANK",
+    "SLURM_NODEID",
+    "HOSTNAME",
+    "TMPDIR",
+    "SLURM_TMPDIR",
+)
 _PLACES: Final = {DIST_INIT: 4, SAMPLER: 2}
 
 
@@ -26,3 +36,16 @@ def _takes_local(call: RankCall) -> bool:
     if rank is None or node is None:
         return False
     return rank.has(LOCAL_RANK) or ast.unparse(node).rpartition(".")[2] in LOCAL_NAMES
+
+
+def asks_for_node(function: FunctionDefinition) -> bool:
+    """Whether a function reads what tells the nodes apart; not to print it."""
+    shown = [n for n in ast.walk(function.node) if isinstance(n, ast.Call) and _shows(n)]
+    return any(
+        function.text.count(name) > sum(function.module.text(one).count(name) for one in shown)
+        for name in NODE_VARIABLES
+    )
+
+
+def _shows(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "print"

@@ -41,6 +41,8 @@ _LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
 SAME = "the same contents, as far as is seen, but damaged where two write at once"
 OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
+# What makes a file that is an array: where its mode is. "w+" wipes what the file had.
+MAPS = {"numpy.memmap": 2, "numpy.lib.format.open_memmap": 1}
 # They are imported for much else.
 _IDLE = frozenset({"lightning", "transformers"})
 _STARTING = (words.TRAINER, *words.COMMANDLINES, words.HF_TRAINER, words.HF_ARGUMENTS)
@@ -91,6 +93,10 @@ def files(run: Run) -> Iterator[Write]:
         elif call.name in OPENS:
             if opens_to_write(call):
                 yield Write(call, _opened(call))
+        elif call.name in MAPS:
+            mode = call.arg(MAPS[call.name], "mode")
+            if mode is not None and mode.constant in ("w+", "write"):
+                yield Write(call, call.arg(0, "filename"))
         elif call.receiver is not None:
             path = _path_of_method(call, call.receiver)
             if path is not None:
@@ -233,7 +239,9 @@ def _written(run: Run, write: Write) -> Iterator[RankValue]:
     """What a call writes, and what is written later into the file that it opens."""
     call = write.call
     yield from (value for value in call.given if value is not write.path)
-    opened = set(call.result.things) if call.name in OPENS and call.result is not None else set()
+    holds = call.name in OPENS or call.name in MAPS
+    opened = set(call.result.things) if holds and call.result is not None else set()
+    yield from (s.value for s in run.stores if opened and not opened.isdisjoint(s.base.things))
     for other in run.calls if opened else ():
         if any(not opened.isdisjoint(part.things) for part in other.inputs):
             yield from other.given

@@ -127,19 +127,26 @@ def window(run: Run, loop: RankLoop, conditions: Iterable[RankValue], extra: int
     asked = [one for each in found if any(s.key in counters for s in each) for one in each]
     divisors = [one.parts[2] for one in asked if one.parts[:1] == ("Mod",)]
     length = _length(loop)
-    if length is not None:
+    whole = length is not None and not _is_of_windows(length, divisors)
+    if whole:
         divisors = [length]
     sizes = [one for one in divisors if isinstance(one, int) and not isinstance(one, bool)]
     micro = max(sizes, default=MICRO)
     if micro < 2:
         return None
-    rounds = micro if length is not None else 2 * micro + extra
-    given = {one.key: micro for one in divisors if isinstance(one, Symbol)}
+    rounds = micro if whole else 2 * micro + extra
+    given = {length.key: rounds} if isinstance(length, Symbol) else {}
+    given.update({one.key: micro for one in divisors if isinstance(one, Symbol)})
     given.update({one.key: rounds for one in asked if one.key.startswith("len(")})
     start = _start(loop)
     numbers = range(start, start + rounds)
     known = max(sizes) if sizes else None
     return Window(run, loop, numbers, known, tuple(given.items()), counters)
+
+
+def _is_of_windows(length: Any, divisors: list[Any]) -> bool:
+    """``for i in range(batches)``, some of which step: ``i % k``."""
+    return isinstance(length, Symbol) and any(one != length for one in divisors)
 
 
 def _counters(loop: RankLoop, atoms: Iterable[Any]) -> frozenset[str]:

@@ -1,0 +1,97 @@
+"""Generators with one seed on all ranks, from which noise is drawn that trains.
+
+torch.randn(x.shape, generator=gen)     # each rank has its own batch, and all have this noise
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.origins import IDENTITY, PART, PIECE, STRIDE
+from ddpify.ranks.run import Run
+from ddpify.ranks.streams import SEED, apart
+from ddpify.ranks.words import DIST, GENERATORS
+from ddpify.rules.shared.averaged_by_hand import is_gradient
+from ddpify.rules.shared.wrapped import backwards, wraps
+
+# Not choices, orders and single shares, which ranks may be meant to have in common.
+_NOISE: Final = frozenset(
+    "randn normal standard_normal normal_ bernoulli gauss normalvariate".split()
+)
+_OF_A_SHAPE: Final = frozenset("rand uniform uniform_ random".split())
+_SLICES: Final = (PART, PIECE, STRIDE)
+
+
+def same_noise(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
+    """(what chooses the seed, what draws): noise that is the same on all ranks."""
+    if not (wraps(run) or any(map(_averages, run.named(f"{DIST}all_reduce")))):
+        return
+    for draw in run.calls:
+        found = _alike(run, draw) if _is_noise(draw) and draw.everywhere else None
+        if found is not None and any(_trains(run, draw, one) for one in backwards(run)):
+            yield _chosen(found), draw
+
+
+def _averages(call: RankCall) -> bool:
+    return any(map(is_gradient, call.given))
+
+
+def _is_noise(draw: RankCall) -> bool:
+    if draw.method in _NOISE:
+        return True
+    sized = any(a.constant not in (None, 1) or not a.known for a in draw.given)
+    return draw.method in _OF_A_SHAPE and sized
+
+
+def _alike(run: Run, draw: RankCall) -> RankCall | None:
+    """The call that has given the draw's generator its seed, where that is the same on all."""
+    given = draw.kwargs.get("generator") or draw.receiver
+    made = [t for t in given.things if SEED in t.state] if given is not None else []
+    if len(made) != 1 or made[0].name not in GENERATORS or made[0].call is None:
+        return None
+    state = made[0].state[SEED]
+    known = not apart(state) and not state.origins
+    return _seeding(run, made[0]) if known else None
+
+
+def _seeding(run: Run, generator: RankThing) -> RankCall:
+    """What has given a generator its seed last."""
+    seeds = run.methods("seed", "manual_seed")
+    found = [one for one in seeds if one.receiver and generator in one.receiver.things]
+    assert generator.call is not None
+    return found[-1] if found else generator.call
+
+
+def _chosen(seeding: RankCall) -> RankCall:
+    """The call, of those that led there, in which the seed is more than what was handed on."""
+    node = seeding.node_of(0, "seed")
+    for caller in reversed(seeding.stack):
+        names = _parameters(caller)
+        if not isinstance(node, ast.Name) or node.id not in names:
+            break
+        given = caller.node_of(names.index(node.id), node.id)
+        if given is None:
+            break
+        seeding, node = caller, given
+    return seeding
+
+
+def _parameters(caller: RankCall) -> list[str]:
+    """What a function of the project can be given, or the class that a call makes one of."""
+    made = caller.result.things[0].cls if caller.result and caller.result.things else None
+    target = caller.target or (made.method("__init__") if made is not None else None)
+    names = list(target.parameters) if target is not None else []
+    return names[1:] if names[:1] == ["self"] else names
+
+
+def _trains(run: Run, draw: RankCall, backward: RankCall) -> bool:
+    """Whether a loss has the noise in it, and nothing that is chosen by the rank."""
+    loss, drawn = backward.receiver, draw.result
+    if loss is None or drawn is None or not set(draw.loops) & set(backward.loops):
+        return False
+    if any(o.kind in IDENTITY or o.what in _SLICES for o in loss.all_origins):
+        return False
+    return not set(drawn.things).isdisjoint(loss.sources())

@@ -1,0 +1,36 @@
+"""DDP007: srun starts torchrun on each of several tasks, or on nodes that it is not told of."""
+
+from __future__ import annotations
+
+from ddpify.rules.base import Example, Rule, Severity
+from ddpify.rules.examples.process import PROCESS
+
+_JOB = "#!/bin/bash\n#SBATCH --nodes={nodes}\n#SBATCH --ntasks-per-node={tasks}\n{line}\n"
+_ONE = "srun torchrun --nnodes 1 --nproc_per_node 4 --master_port 29501 main.py"
+_ALONE = "srun torchrun --standalone --nproc_per_node=4 main.py"
+_MEETING = '--rdzv_id=$SLURM_JOB_ID --rdzv_backend=c10d --rdzv_endpoint="$HEAD:29500"'
+
+
+def _job(nodes: int, tasks: int, line: str) -> Example:
+    text = _JOB.format(nodes=nodes, tasks=tasks, line=line)
+    return Example((*PROCESS.files, ("job.slurm", text)))
+
+
+# Found by ddpify/launchers/per_task.py, in files that are not Python.
+RULE = Rule(
+    "DDP007",
+    "launcher-per-task",
+    "srun runs its command once per task, and torchrun starts all processes of a node: with four"
+    " tasks per node there are four torchruns, of which three find the port taken (EADDRINUSE)."
+    " With --standalone, or without --nnodes, a torchrun knows of its own node alone: on two nodes"
+    " two jobs train, each with WORLD_SIZE of one node.",
+    "torchrun documentation; Slurm's srun; measured with two torchruns on one machine",
+    bad=(_job(1, 4, f"{_ONE}  # DDP007"), _job(2, 1, f"{_ALONE}  # DDP007")),
+    good=(
+        _job(1, 1, _ONE),
+        _job(1, 4, _ONE.replace("srun", "srun --ntasks-per-node=1")),
+        _job(1, 1, _ALONE),
+        _job(2, 1, f"srun torchrun --nnodes 2 --nproc_per_node 4 {_MEETING} main.py"),
+    ),
+    severity=Severity.ERROR,
+)
