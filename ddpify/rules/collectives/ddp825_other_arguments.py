@@ -15,7 +15,9 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared import groups, roots
 from ddpify.rules.shared.arms import meeting
+from ddpify.rules.shared.complaints import Complaint
 from ddpify.rules.shared.crossed import crossed
+from ddpify.rules.shared.unlike_wrappers import unlike
 from ddpify.site import Site
 
 _RANKS: Final = ("src", "dst", "group_src", "group_dst", "root")
@@ -29,6 +31,8 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per argument that does not fit those of the other ranks."""
     yield from _in_arms(run)
     yield from _swapped(run)
+    for told in unlike(run):
+        yield _told(told)
     for call in run.calls:
         shared = exchange(call)
         if shared is None or call.star:
@@ -43,9 +47,11 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         wrong = roots.wrong(shared) if shared.group is None else groups.wrong(shared)
         if wrong is not None:
-            yield Finding(
-                "DDP825", wrong.site, wrong.message, Severity.ERROR, (), wrong.advice, wrong.because
-            )
+            yield _told(wrong)
+
+
+def _told(one: Complaint) -> Finding:
+    return Finding("DDP825", one.site, one.message, Severity.ERROR, (), one.advice, one.because)
 
 
 def _in_arms(run: Run) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.orders import is_salted, ordered_by
+from ddpify.rules.shared.reordered import reordered
 from ddpify.rules.shared.turned import turned
 from ddpify.site import Site
 
@@ -33,6 +34,16 @@ def lint(run: Run) -> Iterable[Finding]:
             said.add(loop.site)
             yield _finding(loop, meeting, keyed)
     yield from _packed(run)
+    for call, site in reordered(run):
+        yield Finding(
+            "DDP828",
+            call.site,
+            f"{call.method}() meets another tensor on the other ranks: they have the same ones in"
+            " another order: wrong numbers",
+            Severity.ERROR,
+            advice="go through them in one order on all ranks",
+            because=((site, "in an order of each rank's own"),),
+        )
     for one, other in turned(run):
         yield Finding(
             "DDP828",
