@@ -8,14 +8,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from ddpify.python.choices import LayerChoice, Names, choices, spelled
+from ddpify.ranks import words
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.modules import ClassDefinition, Module
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.shared.fields import classes_in, function_of, layers, qualified
+from ddpify.rules.shared.fields import classes_in, fields_of, function_of, layers, qualified
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.wrapped import forwards, wraps
 from ddpify.site import Site
+
+_MISSING: Final = (
+    "where it is not, its gradients are missing, and DDP fails in the next step",
+    ", and set find_unused_parameters=True",
+)
+_WAITING: Final = ("all ranks gather its shards in each forward, so the others wait: a hang", "")
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -27,17 +35,58 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         found: dict[Site, Finding] = {}
         for info in classes_in(run, (t.cls for t in wrap.inner if t.cls is not None)):
-            for choice, module in _choices(run, info):
+            for choice, module in _choices(run, info, layers(run, info)):
                 if stream(run, calls[0], choice.library)[0] is not Stream.SAME:
-                    found.setdefault(module.site(choice.test), _finding(module, choice))
+                    found.setdefault(module.site(choice.test), _finding(module, choice, _MISSING))
         yield from found.values()
+    yield from _of_shards(run)
 
 
-def _choices(run: Run, info: ClassDefinition) -> Iterator[tuple[LayerChoice, Module]]:
+def _of_shards(run: Run) -> Iterator[Finding]:
+    """The same of layers that are sharded one by one: each of them communicates."""
+    parts = {name for call in run.named(words.FULLY_SHARD) for name in _parts(call)}
+    found: dict[Site, Finding] = {}
+    for call in run.methods("__call__", "forward"):
+        held = [*(call.receiver.things if call.receiver is not None else ())]
+        wrapped = [t.attrs.get("module") for t in held if t.name == words.FSDP]
+        held = [t for t in held if t.sharded] + [t for v in wrapped if v for t in v.things]
+        for info in classes_in(run, (t.cls for t in held if t.cls is not None)):
+            sharded = parts | {*_wrapped_parts(info)}
+            for choice, module in _choices(run, info, sharded & {*layers(run, info)}):
+                if stream(run, call, choice.library)[0] is not Stream.SAME:
+                    found.setdefault(module.site(choice.test), _finding(module, choice, _WAITING))
+    yield from found.values()
+
+
+def _parts(call: RankCall) -> Iterator[str]:
+    """``layers`` of ``for layer in model.layers: fully_shard(layer)``, of ``model.layers[0]`` and
+    of ``model.layers``."""
+    given, node = call.arg(0, "module"), call.node_of(0, "module")
+    loop = call.loops[-1] if call.loops else None
+    if isinstance(node, ast.Name) and given is not None and not given.things and loop is not None:
+        node = getattr(loop.node, "iter", None)
+    for one in ast.walk(node) if node is not None else ():
+        if isinstance(one, ast.Attribute):
+            yield one.attr
+
+
+def _wrapped_parts(info: ClassDefinition) -> Iterator[str]:
+    """``self.blocks = nn.ModuleList([FSDP(Block()) for _ in range(3)])``."""
+    made = info.methods.get("__init__")
+    for field in fields_of(made) if made is not None else ():
+        below = ast.walk(field.value) if field.value is not None else ()
+        calls = (one.func for one in below if isinstance(one, ast.Call))
+        if any(qualified(info.module, func) == words.FSDP for func in calls):
+            yield field.name
+
+
+def _choices(
+    run: Run, info: ClassDefinition, held: Iterable[str]
+) -> Iterator[tuple[LayerChoice, Module]]:
     """What ``forward`` and the functions that it calls decide by a draw, and where."""
     names = _RankNames(run, info, info.module)
     forward = names.function(ast.parse("self.forward", mode="eval").body)
-    for choice in choices(*forward, layers(run, info)) if forward is not None else ():
+    for choice in choices(*forward, held) if forward is not None else ():
         assert isinstance(choice.names, _RankNames)
         yield choice, choice.names.module
 
@@ -63,15 +112,13 @@ class _RankNames:
         return found.node, _RankNames(self.run, self.owner or found.owner, found.module)
 
 
-def _finding(module: Module, choice: LayerChoice) -> Finding:
+def _finding(module: Module, choice: LayerChoice, why: tuple[str, str]) -> Finding:
     return Finding(
         "DDP813",
         module.site(choice.test),
-        "each rank draws for itself whether this layer is used: where it is not, its gradients are"
-        " missing, and DDP fails in the next step",
+        f"each rank draws for itself whether this layer is used: {why[0]}",
         Severity.ERROR,
-        advice="draw from a generator that is seeded alike on all ranks, and set"
-        " find_unused_parameters=True",
+        advice=f"draw from a generator that is seeded alike on all ranks{why[1]}",
         because=(
             (module.site(choice.draw), "drawn by each rank for itself"),
             (module.site(choice.layer), "the layer"),

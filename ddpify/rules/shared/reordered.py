@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ddpify.ranks.collective import Collective, exchange
-from ddpify.ranks.model import RankCall, RankLoop, RankValue
+from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.site import Site
@@ -29,17 +29,24 @@ def reordered(run: Run) -> Iterator[tuple[RankCall, Site]]:
 
 def _in_sequence(run: Run) -> Iterator[tuple[RankCall, Site]]:
     """``all_reduce(first); all_reduce(second)`` where one rank has the two the other way round."""
-    given: dict[tuple[str, str], RankCall] = {}
+    given: dict[frozenset[RankThing], Collective] = {}
     for call in run.calls:
         shared = exchange(call)
         value = shared.given(shared.filled) if shared is not None and shared.group is None else None
-        if value is None or not call.everywhere or call.method not in _SUMMING:
+        if shared is None or value is None or not call.everywhere or call.method not in _SUMMING:
             continue
-        one, other = _name(value, 0), _name(value, 1)
-        first = given.get((other, one))
-        if one != other and first is not None and first.loops == call.loops:
-            yield call, first.site
-        given[one, other] = call
+        both = frozenset(value.things)
+        first = given.get(both)
+        if first is not None and first.call.loops == call.loops and _written(first, shared):
+            yield call, first.call.site
+        if len(both) == 2 and _name(value, 0) != _name(value, 1) and len(value.apart) == 2:
+            given[both] = shared
+
+
+def _written(*calls: Collective) -> bool:
+    """Whether two calls name different variables."""
+    names = [one.node(one.filled) for one in calls]
+    return len({ast.unparse(node) for node in names if isinstance(node, ast.Name)}) == len(calls)
 
 
 def _turned(items: Sequence[RankValue]) -> bool:
