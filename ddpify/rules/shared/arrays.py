@@ -21,7 +21,13 @@ _DRAWS: Final = frozenset(
     for source in ("", "default_rng.", "RandomState.")
     for name in "rand randn random normal uniform standard_normal exponential gamma beta".split()
 )
-_KEEPING: Final = frozenset("copy reshape ravel flatten cumsum".split())
+_INTEGERS: Final = frozenset(
+    f"{_MODULE}random.{name}"
+    for name in ("randint", "default_rng.integers", "RandomState.randint")
+)
+_ASIS: Final = frozenset("copy reshape ravel flatten max min".split())
+_SUMS, _MEANS = frozenset({"sum", "cumsum"}), frozenset({"mean", "std"})
+_KEEPING: Final = _ASIS | _SUMS | _MEANS
 _KINDS: Final = {float: "float64", int: "int64", bool: "bool"}
 _NAMES: Final = {
     "double": "float64",
@@ -53,6 +59,7 @@ def makes(name: str) -> bool:
         or name in _BY_VALUE
         or name in _LIKE
         or name in _DRAWS
+        or name in _INTEGERS
         or _base(name) is not None
     )
 
@@ -73,12 +80,21 @@ def made(call: RankCall, rank: int, read: Read) -> str | None:
         return _named(given, rank)
     if call.name in _FLOATS or call.name in _DRAWS:
         return "float64"
+    if call.name in _INTEGERS:
+        return "int64"
     of = call.receiver if _base(call.name) is not None else None
     if call.name in _LIKE and call.args:
         of = call.args[0]
     if of is not None:
-        return read(of, rank)
+        return _reduced(call.method, read(of, rank))
     return _of_values(call, rank, read)
+
+
+def _reduced(method: str, kind: str | None) -> str | None:
+    """The type of what a method gives: the mean of integers is a float64, their sum an int64."""
+    if kind not in ("int64", "int32", "bool"):
+        return None if kind == "uint8" and method not in _ASIS else kind
+    return "float64" if method in _MEANS else "int64" if method in _SUMS else kind
 
 
 def _of_values(call: RankCall, rank: int, read: Read) -> str | None:

@@ -36,18 +36,28 @@ _PYTHON: Final = {float: "float32", int: "int64", bool: "bool"}
 def dtype(value: RankValue, rank: int) -> str | None:
     """The type of a tensor's, or an array's, numbers on a rank."""
     things = [thing for thing in value.things if value.ranks_of(thing) & (1 << rank)]
-    if not things and _is_arithmetic(value.atoms[rank]):
-        made = [t for t in value.deps if t.kind == "result" and _makes(t.name)]
-        kinds = {_of_thing(value, one, rank) for one in made}
-        return kinds.pop() if len(made) == 1 and kinds <= _FLOATING else None
+    if not things:
+        return _of_arithmetic(value, rank)
     return _of_thing(value, things[0], rank) if len(things) == 1 else None
 
 
-def _is_arithmetic(atom: Any) -> bool:
-    """``rows ** 2``: of one array, and numbers of Python, which leave a float what it is."""
+def _of_arithmetic(value: RankValue, rank: int) -> str | None:
+    """The type of ``rows ** 2`` and ``counts / counts.sum()``: numbers of Python leave a float what
+    it is, and NumPy divides integers to float64."""
+    atom = value.atoms[rank]
     if not isinstance(atom, Symbol) or atom.parts[:1] == () or atom.parts[0] not in ARITHMETIC:
-        return False
-    return sum(1 for leaf in _leaves(atom) if isinstance(leaf, Symbol)) == 1
+        return None
+    keys = [leaf.key for leaf in _leaves(atom) if isinstance(leaf, Symbol)]
+    made = {f"{t.name}@{id(t)}": t for t in value.deps if t.kind == "result" and _makes(t.name)}
+    things = [made.get(key.removesuffix(f":{rank}")) for key in keys]
+    kinds = {None if one is None else _of_thing(value, one, rank) for one in things}
+    turned = any(one is not None and casts(value, one, rank) for one in things)
+    if not kinds or None in kinds or (turned and len(things) > 1):
+        return None
+    numpy = all(one is not None and arrays.makes(one.name) for one in things)
+    if numpy and atom.parts[0] == "Div" and kinds <= {"int64", "float64"}:
+        return "float64"
+    return kinds.pop() if len(kinds) == 1 and kinds <= _FLOATING else None
 
 
 def _leaves(atom: Any) -> Iterator[Any]:
@@ -98,7 +108,7 @@ def _named(value: RankValue, rank: int) -> str | None:
 
 def _made(call: RankCall, rank: int) -> str | None:
     """The type that a call of torch, or of NumPy, gives what it makes."""
-    if arrays.makes(call.name):
+    if arrays.makes(call.name) or call.method == "astype":
         return arrays.made(call, rank, dtype)
     given = call.kwargs.get("dtype")
     if given is not None:
@@ -122,7 +132,12 @@ def _made(call: RankCall, rank: int) -> str | None:
 
 
 def _of_value(value: RankValue, rank: int) -> str | None:
-    """The type that torch takes for constants of Python."""
+    """The type that torch takes for constants of Python, and for numbers of NumPy among them."""
+    numbers = [one for one in value.items or () if any(arrays.makes(t.name) for t in one.things)]
+    if numbers:
+        told = {dtype(one, rank) for one in numbers}
+        whole = len(numbers) == len(value.items or ())
+        return told.pop() if len(told) == 1 and (whole or told == {"float64"}) else None
     found = {type(one.atoms[rank]) for one in value.items or (value,)}
     kinds = {_PYTHON.get(kind) for kind in found}
     return "float32" if kinds == {"float32", "int64"} else kinds.pop() if len(kinds) == 1 else None
