@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
+from ddpify.rules.base import Severity
 from ddpify.rules.shared.parents import SPAWN
 from ddpify.site import Site
+
+_DEVICES: Final = "torch.cuda.device_count"
+_OPTIONS: Final = "argparse.ArgumentParser.parse_args"
+_CHECKS: Final = re.compile(r"assert\b.*(?:device_count|gpu|world)|(?:device_count\(\)|gpus?) *[<>!=]=?")
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,35 @@ def misfits(run: Run) -> Iterator[Misfit]:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             what = f"takes {wanted} arguments and gets {number + 1}, its process's number first"
             yield Misfit(call, what, function)
+
+
+def counted_apart(run: Run) -> Iterator[tuple[RankCall, Severity, str]]:
+    """The spawns of another number of processes than the group has that each of them joins."""
+    for spawn in run.named(SPAWN):
+        number = spawn.arg(2, "nprocs")
+        for session in run.openings:
+            size, rank = session.arg(3, "world_size"), session.arg(4, "rank")
+            inside = any(one.node is spawn.node for one in session.stack)
+            if number is None or size is None or rank is None or not inside:
+                continue
+            if rank.atoms == (0, 1) and type(number.constant) is type(size.constant) is int:
+                if number.constant != size.constant:
+                    told = f"{number.constant} processes join a group of {size.constant}"
+                    yield spawn, Severity.ERROR, told
+            elif _by_devices(number) and not _by_devices(size) and not _is_checked(spawn):
+                if any(thing.name.startswith(_OPTIONS) for thing in size.sources()):
+                    what = "as many processes as GPUs are seen join a group of as many as are asked for"
+                    yield spawn, Severity.WARNING, what
+
+
+def _by_devices(value: RankValue) -> bool:
+    """Whether a number is, or is computed from, that of the GPUs; or from what is not known."""
+    return any(thing.name == _DEVICES for thing in value.sources())
+
+
+def _is_checked(spawn: RankCall) -> bool:
+    """Whether the file that starts the processes compares numbers of GPUs itself."""
+    return _CHECKS.search(spawn.module.source.text) is not None
 
 
 def _taken(thing: RankThing) -> tuple[int, int, Site] | None:
