@@ -46,6 +46,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield Finding("DDP825", few.site, few.message, Severity.WARNING, advice=few.advice)
             continue
         wrong = roots.wrong(shared) if shared.group is None else groups.wrong(shared)
+        wrong = wrong or groups.other_members(call)
         if wrong is not None:
             yield _told(wrong)
 

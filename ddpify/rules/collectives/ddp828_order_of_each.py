@@ -8,6 +8,7 @@ from typing import Final
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
+from ddpify.ranks.origins import DATA, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
@@ -17,6 +18,8 @@ from ddpify.rules.shared.turned import turned
 from ddpify.site import Site
 
 _ELEMENTWISE: Final = ("all_reduce", "reduce", "broadcast")
+_ALIKE: Final = tuple(f"builtins.{name}" for name in "list tuple set frozenset".split())
+_HANDING_ON: Final = frozenset("sorted list tuple enumerate tolist cpu numpy long int".split())
 _ENTRIES: Final = frozenset("items values keys".split())
 
 
@@ -26,13 +29,14 @@ def lint(run: Run) -> Iterable[Finding]:
     for loop in run.loops:
         if loop.over is None or loop.site in said:
             continue
-        keyed = _keyed(run, loop.over)
-        if keyed is None and not is_salted(loop.over):
+        keyed, names = _keyed(run, loop.over), _sorted(loop.over)
+        missing = (_keyed(run, names) if names is not None else None) or _distinct(loop.over)
+        if keyed is None and missing is None and not is_salted(loop.over):
             continue
         meeting = next(_meetings(run, loop), None)
         if meeting is not None:
             said.add(loop.site)
-            yield _finding(loop, meeting, keyed)
+            yield _finding(loop, meeting, keyed) if missing is None else _fewer(loop, meeting, missing)
     yield from _packed(run)
     for call, site in reordered(run):
         yield Finding(
@@ -91,6 +95,43 @@ def _finding(loop: RankLoop, meeting: tuple[RankCall, Site], keyed: Site | None)
         advice="go through sorted(…), or the same list on all ranks",
         because=((loop.site, "the loop"), *because),
     )
+
+
+def _fewer(loop: RankLoop, meeting: tuple[RankCall, Site], keyed: Site) -> Finding:
+    call, site = meeting
+    return Finding(
+        "DDP828",
+        site,
+        f"a rank comes to this {call.method}() as often as its samples say: where another has a"
+        " class that it has not, a hang or wrong numbers",
+        Severity.WARNING,
+        advice="go through a list of all classes that is the same on all ranks",
+        because=((loop.site, "the loop"), (keyed, "what this rank's samples say")),
+    )
+
+
+def _distinct(value: RankValue) -> Site | None:
+    """Where the different values of this rank's samples are taken: ``labels.unique().tolist()``."""
+    made = next((t.call for t in value.things if t.call is not None and t.kind == "result"), None)
+    if made is None:
+        return None
+    of = made.receiver if made.receiver is not None else next(iter(made.args), None)
+    if of is None or not any(one.kind in (DATA, RANDOM) for one in value.all_origins):
+        return None
+    if made.method == "unique" or made.name in ("builtins.set", "builtins.frozenset"):
+        own = any(one.kind in (DATA, RANDOM) for one in of.all_origins)
+        return made.site if own and of.items is None else None
+    return _distinct(of) if made.method in _HANDING_ON else None
+
+
+def _sorted(over: RankValue) -> RankValue | None:
+    """What ``sorted(…)`` puts in order: the names are then in one order on all ranks."""
+    made = over.made_by("builtins.sorted")
+    given = made.call.args[0] if made is not None and made.call and made.call.args else None
+    inner = given.made_by(*_ALIKE) if given is not None else None
+    if inner is not None and inner.call is not None and inner.call.args:
+        return inner.call.args[0]
+    return given
 
 
 def _meetings(run: Run, loop: RankLoop) -> Iterator[tuple[RankCall, Site]]:
