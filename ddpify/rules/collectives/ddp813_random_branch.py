@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from ddpify.python.choices import LayerChoice, Names, choices, spelled
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import ClassDefinition, Module
+from ddpify.ranks.origins import IDENTITY, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.averaged_by_hand import averagings
 from ddpify.rules.shared.fields import classes_in, fields_of, function_of, layers, qualified
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.wrapped import forwards, wraps
 from ddpify.site import Site
 
+_ASKS_FOR_GRADIENT: Final = re.compile(r"\.grad is (?:not )?None")
 _MISSING: Final = (
     "where it is not, its gradients are missing, and DDP fails in the next step",
     ", and set find_unused_parameters=True",
@@ -40,6 +44,50 @@ def lint(run: Run) -> Iterable[Finding]:
                     found.setdefault(module.site(choice.test), _finding(module, choice, _MISSING))
         yield from found.values()
     yield from _of_shards(run)
+    yield from _by_hand(run)
+
+
+def _by_hand(run: Run) -> Iterator[Finding]:
+    """The same where a program averages the gradients itself, those that are there."""
+    for one in averagings(run):
+        skips = [g for g in one.call.conditions if _ASKS_FOR_GRADIENT.search(g.text)]
+        for call in run.methods("__call__", "forward") if skips else ():
+            made = [t for t in call.receiver.things if t in one.models] if call.receiver else []
+            for thing in made:
+                chosen = _chosen(run, call, thing.cls) if thing.cls and not thing.wrapper else None
+                if chosen is not None:
+                    yield Finding(
+                        "DDP813",
+                        one.call.site,
+                        "a layer that a rank has not used has no gradient there, and this"
+                        " collective meets that of another parameter: a hang or wrong numbers",
+                        Severity.ERROR,
+                        advice="reduce zeros in place of a gradient that is None",
+                        because=((chosen, "each rank chooses for itself which layer it uses"),),
+                    )
+                    return
+
+
+def _chosen(run: Run, call: RankCall, cls: ClassDefinition) -> Site | None:
+    """Where a forward uses the layer that a rank has drawn, or was told: ``self.heads[task]``."""
+    held = {*layers(run, cls)}
+    for choice, module in _choices(run, cls, held):
+        if stream(run, call, choice.library)[0] is not Stream.SAME:
+            return module.site(choice.test)
+    forward = cls.method("forward")
+    names = forward.parameters[1:] if forward is not None else ()
+    given = {name: call.arg(place, name) for place, name in enumerate(names)}
+    own = {name for name, v in given.items() if v and not v.things and _is_own(run, v)}
+    for node in ast.walk(forward.node) if forward is not None and own else ():
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name):
+            if node.slice.id in own and spelled(node.value) in held and forward is not None:
+                return forward.module.site(node)
+    return None
+
+
+def _is_own(run: Run, value: RankValue) -> bool:
+    """Whether each rank has drawn a value for itself."""
+    return run.script and any(one.kind in (RANDOM, *IDENTITY) for one in value.origins)
 
 
 def _of_shards(run: Run) -> Iterator[Finding]:

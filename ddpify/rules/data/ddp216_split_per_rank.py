@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.python.choices import library_drawn
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.model import RANK0, RANK1, RankCall, RankThing, RankValue
 from ddpify.ranks.prepared import CALLS
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
@@ -38,6 +38,7 @@ _OWN = {
     "random.Random.shuffle": PYTHON,
     "random.Random.sample": PYTHON,
 }
+_TURNS = frozenset("chunk split tensor_split array_split tolist numpy list tuple long int".split())
 _IN_PLACE = ("shuffle",)
 _TRAINS = frozenset({"backward", "manual_backward", "fit", "train", "step", "train_batch"})
 
@@ -49,6 +50,8 @@ def lint(run: Run) -> Iterable[Finding]:
     for call in run.calls:
         library = _SPLITS.get(call.name) or _OWN.get(call.name) or _of_data(run, call)
         fixed = "shuffle" in call.kwargs and call.kwargs["shuffle"].constant is False
+        if library and call.ranks in (RANK0, RANK1) and _is_of_one(run, call):
+            yield _of_one(call)
         if not library or fixed or not call.everywhere:
             continue
         split = bool(_made(call) & sets) and not _fills_samples(run, call) and _may_train(run, call)
@@ -57,6 +60,41 @@ def lint(run: Run) -> Iterable[Finding]:
         how, seeding = stream(run, call, library)
         if how is not Stream.SAME and not _agreed(run, call):
             yield _finding(run, call, how, seeding)
+
+
+def _is_of_one(run: Run, call: RankCall) -> bool:
+    """Whether an order that one rank alone has drawn is dealt on all, each of which has its own."""
+    if call.method in _IN_PLACE:
+        return _is_parted(run, call) and not _agreed(run, call)
+    made = _made(call)
+    later = [_whole(part) for order, part in run.parted if order > call.order]
+    return any(
+        whole.ranks_of(thing) == call.ranks and len(whole.things) > 1
+        for whole in later
+        for thing in whole.things
+        if thing in made
+    )
+
+
+def _whole(value: RankValue) -> RankValue:
+    """The order that ``order.tolist()`` and ``order.chunk(world)`` have."""
+    made = value.things[0].call if len(value.things) == 1 else None
+    if made is None or made.method not in _TURNS:
+        return value
+    of = made.receiver if made.receiver is not None else next(iter(made.args), None)
+    return _whole(of) if of is not None else value
+
+
+def _of_one(call: RankCall) -> Finding:
+    return Finding(
+        "DDP216",
+        call.site,
+        "one rank alone draws this order, and each takes its part of an order of its own: parts"
+        " overlap, and leave some out",
+        Severity.ERROR,
+        (),
+        "broadcast it before it is dealt, or draw it with one seed on all ranks",
+    )
 
 
 def _of_data(run: Run, call: RankCall) -> str:
