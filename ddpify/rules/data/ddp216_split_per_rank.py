@@ -38,7 +38,6 @@ _OWN = {
     "random.Random.shuffle": PYTHON,
     "random.Random.sample": PYTHON,
 }
-_TURNS = frozenset("chunk split tensor_split array_split tolist numpy list tuple long int".split())
 _IN_PLACE = ("shuffle",)
 _TRAINS = frozenset({"backward", "manual_backward", "fit", "train", "step", "train_batch"})
 
@@ -67,22 +66,18 @@ def _is_of_one(run: Run, call: RankCall) -> bool:
     if call.method in _IN_PLACE:
         return _is_parted(run, call) and not _agreed(run, call)
     made = _made(call)
-    later = [_whole(part) for order, part in run.parted if order > call.order]
+    later = [whole for order, whole in run.parted if order > call.order]
     return any(
-        whole.ranks_of(thing) == call.ranks and len(whole.things) > 1
+        whole.ranks_of(thing) == call.ranks and len(whole.things) > 1 and made & _turned(thing)
         for whole in later
         for thing in whole.things
-        if thing in made
     )
 
 
-def _whole(value: RankValue) -> RankValue:
-    """The order that ``order.tolist()`` and ``order.chunk(world)`` have."""
-    made = value.things[0].call if len(value.things) == 1 else None
-    if made is None or made.method not in _TURNS:
-        return value
-    of = made.receiver if made.receiver is not None else next(iter(made.args), None)
-    return _whole(of) if of is not None else value
+def _turned(thing: RankThing) -> set[RankThing]:
+    """A thing, and what it was called on: ``order.chunk(world)``, ``order.tolist()``."""
+    of = thing.call.receiver if thing.call is not None else None
+    return {thing, *(of.sources() if of is not None else ())}
 
 
 def _of_one(call: RankCall) -> Finding:
