@@ -14,6 +14,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.orders import is_salted, ordered_by
 from ddpify.rules.shared.reordered import reordered
+from ddpify.rules.shared.threads import in_threads
 from ddpify.rules.shared.turned import turned
 from ddpify.site import Site
 
@@ -38,6 +39,16 @@ def lint(run: Run) -> Iterable[Finding]:
             said.add(loop.site)
             yield _finding(loop, meeting, keyed) if missing is None else _fewer(loop, meeting, missing)
     yield from _packed(run)
+    for site, start, other in in_threads(run):
+        yield Finding(
+            "DDP828",
+            site,
+            "a thread enters this while the main thread enters others in the same group: which of"
+            " them comes first is another one on each rank, a hang or wrong numbers",
+            Severity.ERROR,
+            advice="give the thread a process group of its own: new_group()",
+            because=((start.site, "the thread starts"), (other.site, "the main thread enters")),
+        )
     for call, site in reordered(run):
         yield Finding(
             "DDP828",
