@@ -82,7 +82,9 @@ def attempt(source: Source, node: ast.Try) -> Attempt:
         for h in node.handlers
     )
     below = (one for statement in node.body for one in ast.walk(statement))
-    raised = frozenset(name for one in below if isinstance(one, ast.Raise) for name in raised_by(one))
+    raised = frozenset(
+        name for one in below if isinstance(one, ast.Raise) for name in raised_by(one)
+    )
     closing = _whole(source, node.finalbody) if node.finalbody else None
     return Attempt(source.site(node), _whole(source, node.body), handlers, closing, raised)
 

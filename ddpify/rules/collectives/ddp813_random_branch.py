@@ -79,10 +79,14 @@ def _chosen(run: Run, call: RankCall, cls: ClassDefinition) -> Site | None:
     given = {name: call.arg(place, name) for place, name in enumerate(names)}
     own = {name for name, v in given.items() if v and not v.things and _is_own(run, v)}
     for node in ast.walk(forward.node) if forward is not None and own else ():
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name):
-            if node.slice.id in own and spelled(node.value) in held and forward is not None:
-                return forward.module.site(node)
+        index = node.slice if isinstance(node, ast.Subscript) and _is_in(node, held) else None
+        if forward is not None and isinstance(index, ast.Name) and index.id in own:
+            return forward.module.site(node)
     return None
+
+
+def _is_in(node: ast.Subscript, held: set[str]) -> bool:
+    return spelled(node.value) in held
 
 
 def _is_own(run: Run, value: RankValue) -> bool:

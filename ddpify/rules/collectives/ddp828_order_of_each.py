@@ -37,7 +37,11 @@ def lint(run: Run) -> Iterable[Finding]:
         meeting = next(_meetings(run, loop), None)
         if meeting is not None:
             said.add(loop.site)
-            yield _finding(loop, meeting, keyed) if missing is None else _fewer(loop, meeting, missing)
+            yield (
+                _finding(loop, meeting, keyed)
+                if missing is None
+                else _fewer(loop, meeting, missing)
+            )
     yield from _packed(run)
     for site, start, other in in_threads(run):
         yield Finding(

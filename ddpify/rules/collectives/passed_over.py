@@ -28,7 +28,9 @@ def met_alone(run: Run, call: RankCall, tried: Attempt) -> set[str]:
         for left in run.exits
         if left.function in entered and isinstance(left.node, ast.Raise) and left.order < call.order
         if left not in told
-        if any(_is_own(guard.test) for guard in left.guards if guard.site.within(left.function.site))
+        if any(
+            _is_own(guard.test) for guard in left.guards if guard.site.within(left.function.site)
+        )
         for name in raised_by(left.node)
     }
     own = (one for one in before if one.name in _READERS and one.args and _is_own(one.args[0]))

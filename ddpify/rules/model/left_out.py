@@ -74,9 +74,8 @@ def _asked(call: RankCall, owners: set[RankThing]) -> Site:
 def _is_own(run: Run, given: RankValue) -> bool:
     """Whether the losses through these parameters are of what each rank has for itself."""
     owners = parameters_of(given)
-    for backward in backwards(run):
-        loss = backward.receiver
-        if loss is not None and not owners.isdisjoint(live(loss)):
-            if any(one.kind in (DATA, RANDOM, *IDENTITY) for one in loss.all_origins):
-                return True
-    return False
+    losses = [one.receiver for one in backwards(run) if one.receiver is not None]
+    through = (loss for loss in losses if not owners.isdisjoint(live(loss)))
+    return any(
+        one.kind in (DATA, RANDOM, *IDENTITY) for loss in through for one in loss.all_origins
+    )

@@ -29,7 +29,9 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per fixed port in a program that torchrun starts, and per address that each
     process chooses for itself."""
     for place, value in _chosen(run):
-        why = next((o for o in sorted(value.all_origins, key=lambda o: o.site) if _parts(run, o)), None)
+        why = next(
+            (o for o in sorted(value.all_origins, key=lambda o: o.site) if _parts(run, o)), None
+        )
         if why is not None:
             yield Finding(
                 "DDP108",
@@ -65,9 +67,9 @@ def _chosen(run: Run) -> Iterator[tuple[Site, RankValue]]:
     for place, value in [*places, (session, method)]:
         own = {one.node for one in place.stack} & spawned or _is_torchrun(run)
         unknown = any(isinstance(g.test.atoms[0], Symbol) for g in place.guards)
-        if value is not None and own and place.ranks == ALL and not unknown:
-            if not any("environ" in text(atom) for atom in value.atoms):
-                yield place.site, value
+        given = value is not None and any("environ" in text(atom) for atom in value.atoms)
+        if value is not None and own and place.ranks == ALL and not unknown and not given:
+            yield place.site, value
 
 
 def _is_address(one: Store) -> bool:

@@ -16,7 +16,9 @@ from ddpify.site import Site
 
 _DEVICES: Final = "torch.cuda.device_count"
 _OPTIONS: Final = "argparse.ArgumentParser.parse_args"
-_CHECKS: Final = re.compile(r"assert\b.*(?:device_count|gpu|world)|(?:device_count\(\)|gpus?) *[<>!=]=?")
+_CHECKS: Final = re.compile(
+    r"assert\b.*(?:device_count|gpu|world)|(?:device_count\(\)|gpus?) *[<>!=]=?"
+)
 
 
 @dataclass(frozen=True)
@@ -52,18 +54,22 @@ def counted_apart(run: Run) -> Iterator[tuple[RankCall, Severity, str]]:
             inside = any(one.node is spawn.node for one in session.stack)
             if number is None or size is None or rank is None or not inside:
                 continue
-            if rank.atoms == (0, 1) and type(number.constant) is type(size.constant) is int:
-                if number.constant != size.constant:
-                    told = f"{number.constant} processes join a group of {size.constant}"
-                    yield spawn, Severity.ERROR, told
-            elif _by_devices(number) and not _by_devices(size) and not _is_checked(spawn):
-                if any(thing.name.startswith(_OPTIONS) for thing in size.sources()):
-                    what = "as many processes as GPUs are seen join a group of as many as are asked for"
-                    yield spawn, Severity.WARNING, what
+            known = type(number.constant) is type(size.constant) is int and rank.atoms == (0, 1)
+            if known and number.constant != size.constant:
+                what = f"{number.constant} processes join a group of {size.constant}"
+                yield spawn, Severity.ERROR, what
+            elif _by_devices(number) and _by_options(size) and not _is_checked(spawn):
+                what = "a process per GPU joins a group as large as an option says"
+                yield spawn, Severity.WARNING, what
+
+
+def _by_options(value: RankValue) -> bool:
+    """Whether a number is what a command line says, and has nothing to do with that of the GPUs."""
+    return not _by_devices(value) and any(t.name.startswith(_OPTIONS) for t in value.sources())
 
 
 def _by_devices(value: RankValue) -> bool:
-    """Whether a number is, or is computed from, that of the GPUs; or from what is not known."""
+    """Whether a number is that of the GPUs, or is computed from it."""
     return any(thing.name == _DEVICES for thing in value.sources())
 
 

@@ -22,8 +22,7 @@ _DRAWS: Final = frozenset(
     for name in "rand randn random normal uniform standard_normal exponential gamma beta".split()
 )
 _INTEGERS: Final = frozenset(
-    f"{_MODULE}random.{name}"
-    for name in ("randint", "default_rng.integers", "RandomState.randint")
+    f"{_MODULE}random.{name}" for name in ("randint", "default_rng.integers", "RandomState.randint")
 )
 _ASIS: Final = frozenset("copy reshape ravel flatten max min".split())
 _SUMS, _MEANS = frozenset({"sum", "cumsum"}), frozenset({"mean", "std"})

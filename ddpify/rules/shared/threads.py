@@ -37,8 +37,10 @@ def in_threads(run: Run) -> Iterator[tuple[Site, RankCall, RankCall]]:
 def _ends(one: RankCall, start: RankCall) -> bool:
     """Whether a call waits for the end of the thread: ``thread.join()``, ``work.result()``."""
     held = {t for v in (start.receiver, start.result) if v is not None for t in v.things}
-    return one.order > start.order and one.receiver is not None and not held.isdisjoint(
-        one.receiver.things
+    return (
+        one.order > start.order
+        and one.receiver is not None
+        and not held.isdisjoint(one.receiver.things)
     )
 
 
@@ -76,6 +78,8 @@ def _collectives(function: FunctionDefinition) -> Iterator[Site]:
         name = qualified(function.module, node.func)
         op = name.removeprefix(words.DIST)
         grouped = any(one.arg in ("group", None) for one in node.keywords)
-        if name != op and op in words.COLLECTIVE_OPS - _ASKS_NOTHING and not grouped:
-            if len(node.args) <= words.COLLECTIVES[op].split().index("group"):
-                yield function.module.site(node)
+        given = words.COLLECTIVES.get(op, "").split()
+        if name == op or op in _ASKS_NOTHING or "group" not in given or grouped:
+            continue
+        if len(node.args) <= given.index("group"):
+            yield function.module.site(node)
