@@ -32,6 +32,7 @@ MISSED = {
     "in_class-data/d15_bad_lambda",
     "in_class-messages/lists_bad_fixed_number",
     "in_class-messages/lists_bad_second_1",
+    "in_class-messages/lists_bad_second_2",
     "in_class-metrics/m02_bad_median_of_medians",
     "in_class-metrics/m02_bad_roots_of_mean_squares",
     "in_class-metrics/m02_bad_summed_again",

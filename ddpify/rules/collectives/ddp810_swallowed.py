@@ -55,7 +55,9 @@ RULE = Rule(
     "An error in one batch is an error of one rank: out of memory, a bad row, a loss that is not"
     " finite. A handler that goes on with the next batch leaves the collectives of that batch out,"
     " and every later one pairs with a wrong one (measured: exit code 0, shifted gradients). An"
-    " error that is raised again ends the job on all ranks, which is what torchrun expects.",
+    " error that is raised again ends the job on all ranks, which is what torchrun expects. Errors"
+    " that a function of the program raises count where what it asks is a rank's own, and those of"
+    " files where a rank reads its own.",
     "ace#850; Megatron-DeepSpeed PR#48; BUGS C18",
     lint=lint,
     bad=(

@@ -232,7 +232,9 @@ RULE = Rule(
     "DDP waits in the backward for the gradient of every parameter. A layer that one rank skips and"
     " another uses, because each drew its own number, leaves gradients out: measured, 'Expected to"
     " have finished reduction in the prior iteration' on one rank and a closed connection on the"
-    " other. With find_unused_parameters=True it runs.",
+    " other. With find_unused_parameters=True it runs. A layer that is sharded by itself gathers"
+    " its weights in each forward, and gradients that a program averages by hand, those that are"
+    " there, meet others.",
     "pytorch#112152; composer#9; BUGS C12",
     lint=lint,
     bad=(

@@ -98,7 +98,8 @@ RULE = Rule(
     " the tensor may hold the old value, the sum or a part of it (measured: 1.0 before, 3.0 after"
     " the wait). What isend() sends is read while it is sent: after block.mul_(-1) before the wait"
     " the other rank got -1 in place of 1. Two irecv() into one tensor leave what came last: 5000"
-    " was read as the first message, which was 1000 (measured with gloo).",
+    " was read as the first message, which was 1000 (measured with gloo). A barrier that is begun"
+    " holds nobody up.",
     "torch.distributed documentation, synchronous and asynchronous collectives; BUGS L12",
     lint=lint,
     bad=(

@@ -156,7 +156,10 @@ RULE = Rule(
     " out counts, too: SUM, and rank 0. The n-th call of one rank meets the n-th of the other,"
     " whatever its variable is called: broadcast in another order, weight and bias are swapped. All"
     " members name one group: a group on some ranks and that of all on the others is a hang"
-    " (measured); and `src` is a number among all ranks (`Global rank 0 is not part of group`).",
+    " (measured); and `src` is a number among all ranks (`Global rank 0 is not part of group`). A"
+    " group is made by all ranks with the same members. So it is with wrappers: a hook that halves"
+    " the numbers on one rank, or a map of unused parameters that one sends, is an abort or a"
+    " timeout (measured).",
     "torch.distributed.broadcast documentation; MPI-CorrBench, parameter matching",
     lint=lint,
     bad=(

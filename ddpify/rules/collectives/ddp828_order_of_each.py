@@ -185,7 +185,8 @@ RULE = Rule(
     " sizes ended in a broken connection; per-class counts in the order of first occurrence gave"
     " 0.50 on one rank and 0.38 on the other where 0.31 was right. Two groups of which each rank"
     " uses another one first are a hang (measured). Lists of files and sets of numbers have one"
-    " order.",
+    " order. Sorted names are in one order, too, but a rank has only those of its samples; and a"
+    " thread that communicates in the group of the main thread comes in between where it will.",
     "Python documentation, PYTHONHASHSEED and dict; MPI-CorrBench, call ordering",
     lint=lint,
     bad=(

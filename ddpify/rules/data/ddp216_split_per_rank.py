@@ -201,7 +201,8 @@ RULE = Rule(
     " rank 1 trained on 3 of the 4 samples that rank 0 had held out (measured), and a sampler's"
     " indices mean other samples on each rank. So do the places of a list of files of which each"
     " rank takes every n-th (measured: two of twelve files were read by both ranks, two by none)."
-    " Where nothing is trained nothing is held out, and what is drawn for each sample is no split.",
+    " An order that rank 0 alone draws has to be sent before it is dealt. Where nothing is trained"
+    " nothing is held out, and what is drawn for each sample is no split.",
     "lightning#7728, #18638; OpenTau#498; BUGS D09",
     bad=(
         changed(BY_HAND, _IMPORT, ("    sampler =", _SPLIT)),

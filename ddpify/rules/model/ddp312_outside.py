@@ -114,7 +114,8 @@ RULE = Rule(
     "parameters-outside-wrapper",
     "Only what is inside a wrapper is averaged. A head, a loss with learnt weights or a prompt"
     " that is trained next to the wrapped model gets each rank's own gradient, starts from each"
-    " rank's own draw, and is saved from rank 0 only.",
+    " rank's own draw, and is saved from rank 0 only. So it is with what a program leaves out that"
+    " averages gradients itself.",
     "DistributedDataParallel docstring (only parameters of the module are synchronised); BUGS 0.3",
     lint=lint,
     bad=(

@@ -137,7 +137,8 @@ RULE = Rule(
     "fixed-master-port",
     "Under torchrun the agent holds the store, on a port that it passes in MASTER_PORT, and no rank"
     " opens another. A program that writes its own port over it waits for a server that nobody"
-    " starts: `client socket has timed out`.",
+    " starts: `client socket has timed out`. So does each process of a spawn that draws its port"
+    " itself.",
     "pytorch PR#89149, minimind#52, lightning#3957; BUGS L06",
     bad=(
         changed(

@@ -119,7 +119,8 @@ RULE = Rule(
     " processes with N different ranks ask for one group of N. Who meets whom is chance: of nine"
     " runs of two by two three ended with an error, two hung, and in four there were two groups,"
     " each of which went on by itself, without an error. And spawn gives each process its number"
-    " before what is in args: with the rank among them the function gets one too many.",
+    " before what is in args: with the rank among them the function gets one too many. A group of"
+    " another size than the number of processes never comes together.",
     "torch.multiprocessing documentation; BUGS L07 (killed after 40 s)",
     bad=(
         Example(
