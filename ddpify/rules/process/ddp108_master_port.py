@@ -18,6 +18,7 @@ from ddpify.site import Site
 
 PORT = "MASTER_PORT"
 _FIXED = re.compile(r"tcp://[^\s{}]+:\d+$")
+_SAYS_RANK = re.compile(r"[?&](?:rank|world_size)=")
 # A program that starts its own processes, or that another launcher starts, has its own port.
 _OTHER_STARTS = re.compile(
     r"\bspawn\(|\bProcess\(|start_processes|SLURM_|OMPI_COMM|PMI_|MPI\.|ray\.|submitit"
@@ -61,6 +62,8 @@ def _chosen(run: Run) -> Iterator[tuple[Site, RankValue]]:
         return
     spawned = {call.node for call in run.named(SPAWN)}
     method = session.arg(1, "init_method")
+    if _SAYS_RANK.search(session.module.source.text):
+        method = None  # `tcp://localhost:23456?rank=0`: no part of the address
     places: list[tuple[Store | RankCall, RankValue | None]] = [
         (one, one.value) for one in run.stores if _is_address(one)
     ]

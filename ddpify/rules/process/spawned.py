@@ -12,6 +12,7 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Severity
 from ddpify.rules.shared.parents import SPAWN
+from ddpify.rules.shared.syntax import resolved
 from ddpify.site import Site
 
 _DEVICES: Final = "torch.cuda.device_count"
@@ -54,13 +55,29 @@ def counted_apart(run: Run) -> Iterator[tuple[RankCall, Severity, str]]:
             inside = any(one.node is spawn.node for one in session.stack)
             if number is None or size is None or rank is None or not inside:
                 continue
-            known = type(number.constant) is type(size.constant) is int and rank.atoms == (0, 1)
-            if known and number.constant != size.constant:
+            known = type(number.constant) is type(size.constant) is int
+            if known and number.constant != size.constant and _is_its_number(session, spawn):
                 what = f"{number.constant} processes join a group of {size.constant}"
                 yield spawn, Severity.ERROR, what
             elif _by_devices(number) and _by_options(size) and not _is_checked(spawn):
                 what = "a process per GPU joins a group as large as an option says"
                 yield spawn, Severity.WARNING, what
+
+
+def _is_its_number(session: RankCall, spawn: RankCall) -> bool:
+    """Whether a process joins under the number that the spawn gave it, not ``node * 2 + number``:
+    there may be other nodes then."""
+    call, node = session, session.node_of(4, "rank")
+    while isinstance(node, ast.Name) and call.stack:
+        made = resolved(call, node)
+        if call.stack[-1].node is spawn.node:
+            function = call.function
+            first = function is not None and function.parameters[:1] == (node.id,)
+            return first and not any(one is call for one, _ in made)
+        if len(made) != 1 or made[0][0] is call:
+            return False
+        call, node = made[0]
+    return False
 
 
 def _by_options(value: RankValue) -> bool:
