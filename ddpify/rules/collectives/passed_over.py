@@ -20,6 +20,8 @@ _OF_FILES: Final = frozenset("OSError IOError FileNotFoundError EOFError".split(
 def met_alone(run: Run, call: RankCall, tried: Attempt) -> set[str]:
     """The errors that one rank meets alone before it comes to a call in a ``try``: raised by a
     function that is called there, as what the rank has for itself says, or in reading its file."""
+    if all(handler.ends or not handler.names for handler in tried.handlers):
+        return set()
     before = [one for one in run.calls if one.order < call.order and one.place_in(tried.body)]
     entered = {one.target for one in before if one.target is not None}
     told = [one.exit for one in run.mismatches]  # by DDP802 and DDP803
