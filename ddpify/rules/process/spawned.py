@@ -12,7 +12,7 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Severity
 from ddpify.rules.shared.parents import SPAWN
-from ddpify.rules.shared.syntax import resolved
+from ddpify.rules.shared.syntax import resolved, scope
 from ddpify.site import Site
 
 _DEVICES: Final = "torch.cuda.device_count"
@@ -65,11 +65,13 @@ def counted_apart(run: Run) -> Iterator[tuple[RankCall, Severity, str]]:
 
 
 def _is_its_number(session: RankCall, spawn: RankCall) -> bool:
-    """Whether a process joins under the number that the spawn gave it, not ``node * 2 + number``:
+    """Whether each process joins under the number that the spawn gave it, not ``node * 2 + number``:
     there may be other nodes then."""
     call, node = session, session.node_of(4, "rank")
     while isinstance(node, ast.Name) and call.stack:
         made = resolved(call, node)
+        if _is_asked_for(node.id, call):
+            return False  # some of them may be of another kind, and join nothing
         if call.stack[-1].node is spawn.node:
             function = call.function
             first = function is not None and function.parameters[:1] == (node.id,)
@@ -78,6 +80,13 @@ def _is_its_number(session: RankCall, spawn: RankCall) -> bool:
             return False
         call, node = made[0]
     return False
+
+
+def _is_asked_for(name: str, call: RankCall) -> bool:
+    """Whether a condition above or around a call is about what this name stands for."""
+    tests = (n.test for n in ast.walk(scope(call)) if isinstance(n, (ast.If, ast.IfExp)))
+    above = (test for test in tests if test.lineno <= call.node.lineno)
+    return any(getattr(one, "id", "") == name for test in above for one in ast.walk(test))
 
 
 def _by_options(value: RankValue) -> bool:
