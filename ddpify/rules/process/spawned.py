@@ -65,8 +65,8 @@ def counted_apart(run: Run) -> Iterator[tuple[RankCall, Severity, str]]:
 
 
 def _is_its_number(session: RankCall, spawn: RankCall) -> bool:
-    """Whether each process joins under the number that the spawn gave it, not ``node * 2 + number``:
-    there may be other nodes then."""
+    """Whether each process joins, under the number that the spawn gave it: ``node * 2 + number``
+    says that there may be other nodes."""
     call, node = session, session.node_of(4, "rank")
     while isinstance(node, ast.Name) and call.stack:
         made = resolved(call, node)
