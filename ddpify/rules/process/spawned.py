@@ -74,7 +74,9 @@ def _is_its_number(session: RankCall, spawn: RankCall) -> bool:
             return False  # some of them may be of another kind, and join nothing
         if call.stack[-1].node is spawn.node:
             function = call.function
-            first = function is not None and function.parameters[:1] == (node.id,)
+            names = function.parameters if function is not None else ()
+            own = function is not None and function.owner is not None
+            first = names[own : own + 1] == (node.id,)
             return first and not any(one is call for one, _ in made)
         if len(made) != 1 or made[0][0] is call:
             return False

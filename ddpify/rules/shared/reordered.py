@@ -13,6 +13,7 @@ from ddpify.ranks.values import text
 from ddpify.site import Site
 
 _SUMMING: Final = frozenset("all_reduce reduce Allreduce allreduce".split())
+_NAMES: Final = (ast.Name, ast.Attribute)
 _EXCHANGING: Final = _SUMMING | frozenset("all_gather gather broadcast Bcast bcast".split())
 
 
@@ -46,7 +47,7 @@ def _in_sequence(run: Run) -> Iterator[tuple[RankCall, Site]]:
 def _written(*calls: Collective) -> bool:
     """Whether two calls name different variables."""
     names = [one.node(one.filled) for one in calls]
-    return len({ast.unparse(node) for node in names if isinstance(node, ast.Name)}) == len(calls)
+    return len({ast.unparse(node) for node in names if isinstance(node, _NAMES)}) == len(calls)
 
 
 def _turned(items: Sequence[RankValue]) -> bool:
