@@ -46,7 +46,7 @@ CLOCKS: Final = frozenset(
     datetime.date.today""".split()
 )
 # Numbers of one process, which differ as a clock does.
-OWN_NUMBERS: Final = frozenset("os.getpid uuid.uuid1 uuid.uuid4".split())
+OWN_NUMBERS: Final = frozenset("os.getpid uuid.uuid1 uuid.uuid4 socket.socket.getsockname".split())
 # Files and folders that get a name which nobody else has.
 OWN_FILES: Final = frozenset(
     f"tempfile.{name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,7 @@ _ALONE: Final = frozenset(
     "Exception BaseException RuntimeError OutOfMemoryError DistBackendError"
     " FloatingPointError".split()
 )
+_NO_MORE: Final[Set[str]] = frozenset()
 _ALL: Final = frozenset({"Exception", "BaseException"})
 # What says who a process is: without it, a program is one process.
 _JOINS: Final = frozenset(
@@ -55,14 +56,15 @@ class Attempt:
 
     def catches(self, node: ast.Raise) -> bool:
         """Whether the program surely goes on after this error, in it or in what it calls."""
-        names = {*_raised(node)}
+        names = {*raised_by(node)}
         first = next((h for h in self.handlers if not h.names or h.names & (names | _ALL)), None)
         return bool(names) and first is not None and not first.ends
 
-    def passes_over(self) -> Iterator[Handler]:
-        """The handlers after which a rank goes on that has met the error alone."""
+    def passes_over(self, more: Set[str] = _NO_MORE) -> Iterator[Handler]:
+        """The handlers after which a rank goes on that has met the error alone; ``more``: other
+        errors that one rank meets alone in it."""
         for handler in self.handlers:
-            alone = not handler.names or handler.names & (_ALONE | self.raised)
+            alone = not handler.names or handler.names & (_ALONE | self.raised | more)
             if alone and not handler.ends:
                 yield handler
 
@@ -80,7 +82,9 @@ def attempt(source: Source, node: ast.Try) -> Attempt:
         for h in node.handlers
     )
     below = (one for statement in node.body for one in ast.walk(statement))
-    raised = frozenset(name for one in below if isinstance(one, ast.Raise) for name in _raised(one))
+    raised = frozenset(
+        name for one in below if isinstance(one, ast.Raise) for name in raised_by(one)
+    )
     closing = _whole(source, node.finalbody) if node.finalbody else None
     return Attempt(source.site(node), _whole(source, node.body), handlers, closing, raised)
 
@@ -114,7 +118,8 @@ def _names(node: ast.expr | None) -> Iterator[str]:
             yield one.id if isinstance(one, ast.Name) else one.attr
 
 
-def _raised(node: ast.Raise) -> Iterator[str]:
+def raised_by(node: ast.Raise) -> Iterator[str]:
+    """The last part of the error's name."""
     yield from _names(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
 
 

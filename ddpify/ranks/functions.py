@@ -36,7 +36,8 @@ def enter(
     if own is not None and not thing.traits.static:
         args = (own.held or of(own), *args)
     forced = thing.traits.context or thing.traits.rank0 is not None
-    wanted = forced or m.interest.enters(info) or _handles(m, args, kwargs, own)
+    apart = m.live not in (0, ALL)  # what one rank alone makes, the others have in another form
+    wanted = forced or apart or m.interest.enters(info) or _handles(m, args, kwargs, own)
     wanted = wanted or inflight.handles(m, (*args, *kwargs.values()), own)
     wanted = wanted and info not in m.entering and len(m.entering) <= MAX_DEPTH
     known = m.read_enough(info) if wanted and on_yield is None else None

@@ -80,7 +80,8 @@ def binary(name: str, a: RankValue, b: RankValue) -> RankValue:
     if name == "Sub" and _taken_off(a, b, atoms):
         same = Symbol(f"({text(a.atoms[0])}Sub{text(b.atoms[0])})")
         kept = frozenset(one for one in origins if one.kind not in IDENTITY)
-        return RankValue((same, same), (), deps, kept)
+        first = _is_rank(a) and not _is_rank(b)  # `rank - rank % n`: where its group begins
+        return RankValue((same, same), (), deps, _computed(origins) if first else kept)
     if name != "Add":
         origins = _computed(origins)
     elif any(isinstance(v.constant, str) and v.constant for v in (a, b)):
@@ -101,6 +102,11 @@ def _taken_off(a: RankValue, b: RankValue, atoms: tuple[Any, ...]) -> bool:
     kinds = [{one.kind for one in value.origins if one.kind in IDENTITY} for value in (a, b)]
     apart = differs(a) and differs(b) and kinds[0] == kinds[1] and len(kinds[0]) == 1
     return apart and not isinstance(atoms[0], Symbol) and bool(atoms[0] == atoms[1])
+
+
+def _is_rank(value: RankValue) -> bool:
+    """Whether it is the rank, or the rank and something more, not computed from it otherwise."""
+    return any(o.kind in IDENTITY and not o.what.startswith(COMPUTED) for o in value.origins)
 
 
 def _computed(origins: frozenset[Origin]) -> frozenset[Origin]:

@@ -50,3 +50,13 @@ def test_each_rank_sends_and_nobody_receives(seen: Seen) -> None:
 
 def test_each_rank_makes_half_of_the_entries(seen: Seen) -> None:
     assert seen["other_operations"] == [[500, 500]] * 2
+
+
+@pytest.mark.parametrize("fact", ["a_hook_on_one_rank", "unused_on_one_rank"])
+def test_wrappers_that_send_other_things_fail(seen: Seen, fact: str) -> None:
+    assert any(rank.failed for rank in seen.ranks(fact))
+
+
+def test_a_barrier_that_is_begun_holds_nobody_up(seen: Seen) -> None:
+    passed, waited = seen["a_barrier_that_is_begun"][0]
+    assert passed < 0.5 < waited

@@ -16,6 +16,7 @@ from ddpify.rules.shared import buffers
 from ddpify.rules.shared.arms import meeting
 from ddpify.rules.shared.blocking import pairs
 from ddpify.rules.shared.extents import exceeds, extent, never
+from ddpify.rules.shared.mpi_types import misnamed
 from ddpify.rules.shared.rows import are_uneven
 from ddpify.rules.shared.sides import of_torch
 from ddpify.rules.shared.tensors import dtype
@@ -56,6 +57,7 @@ def lint(run: Run) -> Iterable[Finding]:
             yield _finding(call, *told)
         shared = collective(call)
         unfit = buffers.wrong(shared) if shared is not None else None
+        unfit = unfit or misnamed(call)
         if unfit is not None:
             yield Finding("DDP809", unfit.site, unfit.message, Severity.ERROR, advice=unfit.advice)
     for one, other in meeting(run):

@@ -9,7 +9,7 @@ from ddpify.ranks.frames import node_of_function
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.collectives.passed_over import is_repeated
+from ddpify.rules.collectives.passed_over import is_repeated, met_alone
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.exchanges import exchanges
 
@@ -21,7 +21,7 @@ def lint(run: Run) -> Iterable[Finding]:
         for tried in call.swallows:
             agreed = any(one.place_in(handler.body) for one in met for handler in tried.handlers)
             if is_repeated(call, tried) and not agreed:
-                for handler in tried.passes_over():
+                for handler in tried.passes_over(met_alone(run, call, tried)):
                     if not _ends_in_helper(run, handler):
                         yield _finding(call, handler)
 
@@ -55,7 +55,9 @@ RULE = Rule(
     "An error in one batch is an error of one rank: out of memory, a bad row, a loss that is not"
     " finite. A handler that goes on with the next batch leaves the collectives of that batch out,"
     " and every later one pairs with a wrong one (measured: exit code 0, shifted gradients). An"
-    " error that is raised again ends the job on all ranks, which is what torchrun expects.",
+    " error that is raised again ends the job on all ranks, which is what torchrun expects. Errors"
+    " that a function of the program raises count where what it asks is a rank's own, and those of"
+    " files where a rank reads its own.",
     "ace#850; Megatron-DeepSpeed PR#48; BUGS C18",
     lint=lint,
     bad=(

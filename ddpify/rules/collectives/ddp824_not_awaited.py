@@ -23,6 +23,9 @@ _COALESCING: Final = f"{words.DIST}_coalescing_manager"  # it hands out the hand
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per asynchronous call that nobody waits for, or not soon enough."""
     for call in run.calls:
+        if _only_begun(call) and (call.alone or uses(call) == ()):
+            yield _finding(call, "nobody waits for this barrier: no rank is held up by it")
+            continue
         if not flown(call) or call.method == "barrier" or call.within(_COALESCING):
             continue
         sends = spelled(call) in SENDS
@@ -38,6 +41,13 @@ def lint(run: Run) -> Iterable[Finding]:
         at = touched(run, call)
         if at is not None:
             yield _too_early(call, at, sends)
+
+
+def _only_begun(call: RankCall) -> bool:
+    """Whether it is a barrier that returns at once."""
+    shared = collective(call)
+    begun = shared is not None and call.method == "barrier" and shared.waits is False
+    return begun or call.method == "Ibarrier"
 
 
 def _is_waited_for(run: Run, call: RankCall) -> bool:
@@ -88,7 +98,8 @@ RULE = Rule(
     " the tensor may hold the old value, the sum or a part of it (measured: 1.0 before, 3.0 after"
     " the wait). What isend() sends is read while it is sent: after block.mul_(-1) before the wait"
     " the other rank got -1 in place of 1. Two irecv() into one tensor leave what came last: 5000"
-    " was read as the first message, which was 1000 (measured with gloo).",
+    " was read as the first message, which was 1000 (measured with gloo). A barrier that is begun"
+    " holds nobody up.",
     "torch.distributed documentation, synchronous and asynchronous collectives; BUGS L12",
     lint=lint,
     bad=(

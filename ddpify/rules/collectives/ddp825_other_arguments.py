@@ -15,7 +15,9 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared import groups, roots
 from ddpify.rules.shared.arms import meeting
+from ddpify.rules.shared.complaints import Complaint
 from ddpify.rules.shared.crossed import crossed
+from ddpify.rules.shared.unlike_wrappers import unlike
 from ddpify.site import Site
 
 _RANKS: Final = ("src", "dst", "group_src", "group_dst", "root")
@@ -29,6 +31,8 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per argument that does not fit those of the other ranks."""
     yield from _in_arms(run)
     yield from _swapped(run)
+    for told in unlike(run):
+        yield _told(told)
     for call in run.calls:
         shared = exchange(call)
         if shared is None or call.star:
@@ -42,10 +46,13 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield Finding("DDP825", few.site, few.message, Severity.WARNING, advice=few.advice)
             continue
         wrong = roots.wrong(shared) if shared.group is None else groups.wrong(shared)
+        wrong = wrong or groups.other_members(call)
         if wrong is not None:
-            yield Finding(
-                "DDP825", wrong.site, wrong.message, Severity.ERROR, (), wrong.advice, wrong.because
-            )
+            yield _told(wrong)
+
+
+def _told(one: Complaint) -> Finding:
+    return Finding("DDP825", one.site, one.message, Severity.ERROR, (), one.advice, one.because)
 
 
 def _in_arms(run: Run) -> Iterator[Finding]:
@@ -149,7 +156,10 @@ RULE = Rule(
     " out counts, too: SUM, and rank 0. The n-th call of one rank meets the n-th of the other,"
     " whatever its variable is called: broadcast in another order, weight and bias are swapped. All"
     " members name one group: a group on some ranks and that of all on the others is a hang"
-    " (measured); and `src` is a number among all ranks (`Global rank 0 is not part of group`).",
+    " (measured); and `src` is a number among all ranks (`Global rank 0 is not part of group`). A"
+    " group is made by all ranks with the same members. So it is with wrappers: a hook that halves"
+    " the numbers on one rank, or a map of unused parameters that one sends, is an abort or a"
+    " timeout (measured).",
     "torch.distributed.broadcast documentation; MPI-CorrBench, parameter matching",
     lint=lint,
     bad=(

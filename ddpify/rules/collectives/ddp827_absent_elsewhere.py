@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Final
 
 from ddpify.ranks import words
+from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import IDENTITY
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.roots import wrong
 from ddpify.site import Site
 
 # Functions that fail with None as their first argument.
@@ -42,11 +45,14 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _uses(run: Run) -> Iterator[tuple[RankValue, int, Site]]:
-    for one in run.absent:
-        if not _may_have_left(run, one.function, one.order, one.rank):
-            yield one.value, one.rank, one.site
+    ends = (call.order for call in run.calls if (one := collective(call)) and wrong(one))
+    ended = next(ends, inf)  # there the program has ended already
+    for lacking in run.absent:
+        known = lacking.order < ended
+        if known and not _may_have_left(run, lacking.function, lacking.order, lacking.rank):
+            yield lacking.value, lacking.rank, lacking.site
     for call in run.calls:
-        rank = _without(call)
+        rank = _without(call) if call.order < ended else None
         if rank is not None and not _may_have_left(run, call.function, call.order, rank):
             yield call.args[0], rank, call.site
 

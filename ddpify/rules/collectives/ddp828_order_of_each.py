@@ -8,14 +8,19 @@ from typing import Final
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
+from ddpify.ranks.origins import DATA, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.orders import is_salted, ordered_by
+from ddpify.rules.shared.reordered import reordered
+from ddpify.rules.shared.threads import in_threads
 from ddpify.rules.shared.turned import turned
 from ddpify.site import Site
 
 _ELEMENTWISE: Final = ("all_reduce", "reduce", "broadcast")
+_ALIKE: Final = tuple(f"builtins.{name}" for name in "list tuple set frozenset".split())
+_HANDING_ON: Final = frozenset("sorted list tuple enumerate tolist cpu numpy long int".split())
 _ENTRIES: Final = frozenset("items values keys".split())
 
 
@@ -25,14 +30,39 @@ def lint(run: Run) -> Iterable[Finding]:
     for loop in run.loops:
         if loop.over is None or loop.site in said:
             continue
-        keyed = _keyed(run, loop.over)
-        if keyed is None and not is_salted(loop.over):
+        keyed, names = _keyed(run, loop.over), _sorted(loop.over)
+        missing = (_keyed(run, names) if names is not None else None) or _distinct(loop.over)
+        if keyed is None and missing is None and not is_salted(loop.over):
             continue
         meeting = next(_meetings(run, loop), None)
         if meeting is not None:
             said.add(loop.site)
-            yield _finding(loop, meeting, keyed)
+            yield (
+                _finding(loop, meeting, keyed)
+                if missing is None
+                else _fewer(loop, meeting, missing)
+            )
     yield from _packed(run)
+    for site, start, other in in_threads(run):
+        yield Finding(
+            "DDP828",
+            site,
+            "a thread enters this while the main thread enters others in the same group: which of"
+            " them comes first is another one on each rank, a hang or wrong numbers",
+            Severity.ERROR,
+            advice="give the thread a process group of its own: new_group()",
+            because=((start.site, "the thread starts"), (other.site, "the main thread enters")),
+        )
+    for call, site in reordered(run):
+        yield Finding(
+            "DDP828",
+            call.site,
+            f"{call.method}() meets another tensor on the other ranks: they have the same ones in"
+            " another order: wrong numbers",
+            Severity.ERROR,
+            advice="go through them in one order on all ranks",
+            because=((site, "in an order of each rank's own"),),
+        )
     for one, other in turned(run):
         yield Finding(
             "DDP828",
@@ -82,6 +112,43 @@ def _finding(loop: RankLoop, meeting: tuple[RankCall, Site], keyed: Site | None)
     )
 
 
+def _fewer(loop: RankLoop, meeting: tuple[RankCall, Site], keyed: Site) -> Finding:
+    call, site = meeting
+    return Finding(
+        "DDP828",
+        site,
+        f"a rank comes to this {call.method}() as often as its samples say: where another has a"
+        " class that it has not, a hang or wrong numbers",
+        Severity.WARNING,
+        advice="go through a list of all classes that is the same on all ranks",
+        because=((loop.site, "the loop"), (keyed, "what this rank's samples say")),
+    )
+
+
+def _distinct(value: RankValue) -> Site | None:
+    """Where the different values of this rank's samples are taken: ``labels.unique().tolist()``."""
+    made = next((t.call for t in value.things if t.call is not None and t.kind == "result"), None)
+    if made is None:
+        return None
+    of = made.receiver if made.receiver is not None else next(iter(made.args), None)
+    if of is None or not any(one.kind in (DATA, RANDOM) for one in value.all_origins):
+        return None
+    if made.method == "unique" or made.name in ("builtins.set", "builtins.frozenset"):
+        own = any(one.kind in (DATA, RANDOM) for one in of.all_origins)
+        return made.site if own and of.items is None else None
+    return _distinct(of) if made.method in _HANDING_ON else None
+
+
+def _sorted(over: RankValue) -> RankValue | None:
+    """What ``sorted(…)`` puts in order: the names are then in one order on all ranks."""
+    made = over.made_by("builtins.sorted")
+    given = made.call.args[0] if made is not None and made.call and made.call.args else None
+    inner = given.made_by(*_ALIKE) if given is not None else None
+    if inner is not None and inner.call is not None and inner.call.args:
+        return inner.call.args[0]
+    return given
+
+
 def _meetings(run: Run, loop: RankLoop) -> Iterator[tuple[RankCall, Site]]:
     for call in run.calls:
         site = call.place_in(loop.site) if _exchanges(call) else None
@@ -118,7 +185,8 @@ RULE = Rule(
     " sizes ended in a broken connection; per-class counts in the order of first occurrence gave"
     " 0.50 on one rank and 0.38 on the other where 0.31 was right. Two groups of which each rank"
     " uses another one first are a hang (measured). Lists of files and sets of numbers have one"
-    " order.",
+    " order. Sorted names are in one order, too, but a rank has only those of its samples; and a"
+    " thread that communicates in the group of the main thread comes in between where it will.",
     "Python documentation, PYTHONHASHSEED and dict; MPI-CorrBench, call ordering",
     lint=lint,
     bad=(

@@ -106,13 +106,23 @@ def _finding(run: Run, one: Mismatch, code: str) -> Finding:
     severity = _severity(run, one)
     return Finding(
         code,
-        one.site,
+        one.event.site if _is_in_each(run, one) else one.site,
         _message(run, one) if severity is Severity.ERROR else _said_of_shards(run, one),
         severity,
         advice=_ADVICE[code],
         because=tuple(dict.fromkeys(_because(run, one))),
         mends=_mends(run, one) if code == DECIDED else (),
     )
+
+
+def _is_in_each(run: Run, one: Mismatch) -> bool:
+    """Whether one call enters a function on some ranks and another one on the others, and both have
+    collectives: where they are called, ``role(stats)``, nothing is wrong."""
+    guard = one.guard
+    if guard is None or not any(c.node.func is guard.node for c in one.event.stack):
+        return False
+    held = (each for each in run.mismatches if each.guard and each.guard.node is guard.node)
+    return any(each.ranks != one.ranks for each in held)
 
 
 def _severity(run: Run, one: Mismatch) -> Severity:

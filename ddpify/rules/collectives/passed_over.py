@@ -2,8 +2,46 @@
 
 from __future__ import annotations
 
-from ddpify.ranks.attempts import Attempt
-from ddpify.ranks.model import RankCall
+import ast
+from typing import Final
+
+from ddpify.ranks.attempts import Attempt, raised_by
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import DATA, IDENTITY, RANDOM
+from ddpify.ranks.run import Run
+
+_READERS: Final = frozenset(
+    "torch.load numpy.load builtins.open pandas.read_csv pandas.read_parquet torchaudio.load"
+    " torchvision.io.read_image PIL.Image.open cv2.imread soundfile.read".split()
+)
+_OF_FILES: Final = frozenset("OSError IOError FileNotFoundError EOFError".split())
+
+
+def met_alone(run: Run, call: RankCall, tried: Attempt) -> set[str]:
+    """The errors that one rank meets alone before it comes to a call in a ``try``: raised by a
+    function that is called there, as what the rank has for itself says, or in reading its file."""
+    if all(handler.ends or not handler.names for handler in tried.handlers):
+        return set()
+    before = [one for one in run.calls if one.order < call.order and one.place_in(tried.body)]
+    entered = {one.target for one in before if one.target is not None}
+    told = [one.exit for one in run.mismatches]  # by DDP802 and DDP803
+    found = {
+        name
+        for left in run.exits
+        if left.function in entered and isinstance(left.node, ast.Raise) and left.order < call.order
+        if left not in told
+        if any(
+            _is_own(guard.test) for guard in left.guards if guard.site.within(left.function.site)
+        )
+        for name in raised_by(left.node)
+    }
+    own = (one for one in before if one.name in _READERS and one.args and _is_own(one.args[0]))
+    return found | _OF_FILES if any(own) else found
+
+
+def _is_own(value: RankValue) -> bool:
+    """Whether a rank has something else than the others, on the same disk and at the same time."""
+    return any(origin.kind in (DATA, RANDOM, *IDENTITY) for origin in value.origins)
 
 
 def is_passed_over(call: RankCall) -> bool:

@@ -62,7 +62,7 @@ def _touched(run: Run, call: RankCall, value: RankValue) -> Site | None:
     loop = call.loops[-1]
     rounds = [one for one in events if loop in _loops(one)]
     ended = any(one.order > call.order and flight.judge(one) is not None for one in rounds)
-    if ended or not _lasts(value, call, loop):
+    if ended or not _lasts(run, value, call, loop):
         return None
     found = flight.first(one for one in rounds if one.order < call.order)
     if found is None and spelled(call) in RECEIVES:
@@ -106,11 +106,27 @@ def _is_one(value: RankValue, call: RankCall) -> bool:
     return not comprehended and made.loops == call.loops[: len(made.loops)]
 
 
-def _lasts(value: RankValue, call: RankCall, loop: RankLoop) -> bool:
+def _lasts(run: Run, value: RankValue, call: RankCall, loop: RankLoop) -> bool:
     """Whether it is the same tensor in each round of a loop: made before, and no part of it that
     the round chooses."""
     made, part = maker(value, call.ranks), key_of(value, call.ranks).partition("[")[2]
-    return made is not None and "@" not in part and loop not in made.loops
+    if made is None:
+        return _is_kept(run, value, loop)
+    return "@" not in part and loop not in made.loops
+
+
+def _is_kept(run: Run, value: RankValue, loop: RankLoop) -> bool:
+    """Whether it is what an object has kept since before the loop, in which nothing is put there:
+    ``self.buffer``."""
+    thing = value.things[0] if len(value.things) == 1 else None
+    owner = thing.receiver if thing is not None and thing.kind == "attribute" else None
+    if thing is None or owner is None or owner.call is None:
+        return False
+    name = thing.name.rpartition(".")[2]
+    if owner.cls is None or owner.cls.method(name) is not None:
+        return False
+    stored = any(one.key == name and loop in one.loops for one in run.stores)
+    return loop not in owner.call.loops and not stored
 
 
 def _loops(event: Event) -> tuple[RankLoop, ...]:

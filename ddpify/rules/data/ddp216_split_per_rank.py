@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.python.choices import library_drawn
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.model import RANK0, RANK1, RankCall, RankThing, RankValue
 from ddpify.ranks.prepared import CALLS
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
@@ -49,6 +49,8 @@ def lint(run: Run) -> Iterable[Finding]:
     for call in run.calls:
         library = _SPLITS.get(call.name) or _OWN.get(call.name) or _of_data(run, call)
         fixed = "shuffle" in call.kwargs and call.kwargs["shuffle"].constant is False
+        if library and call.ranks in (RANK0, RANK1) and _is_of_one(run, call):
+            yield _of_one(call)
         if not library or fixed or not call.everywhere:
             continue
         split = bool(_made(call) & sets) and not _fills_samples(run, call) and _may_train(run, call)
@@ -57,6 +59,37 @@ def lint(run: Run) -> Iterable[Finding]:
         how, seeding = stream(run, call, library)
         if how is not Stream.SAME and not _agreed(run, call):
             yield _finding(run, call, how, seeding)
+
+
+def _is_of_one(run: Run, call: RankCall) -> bool:
+    """Whether an order that one rank alone has drawn is dealt on all, each of which has its own."""
+    if call.method in _IN_PLACE:
+        return _is_parted(run, call) and not _agreed(run, call)
+    made = _made(call)
+    later = [whole for order, whole in run.parted if order > call.order]
+    return any(
+        whole.ranks_of(thing) == call.ranks and len(whole.things) > 1 and made & _turned(thing)
+        for whole in later
+        for thing in whole.things
+    )
+
+
+def _turned(thing: RankThing) -> set[RankThing]:
+    """A thing, and what it was called on: ``order.chunk(world)``, ``order.tolist()``."""
+    of = thing.call.receiver if thing.call is not None else None
+    return {thing, *(of.sources() if of is not None else ())}
+
+
+def _of_one(call: RankCall) -> Finding:
+    return Finding(
+        "DDP216",
+        call.site,
+        "one rank alone draws this order, and each takes its part of an order of its own: parts"
+        " overlap, and leave some out",
+        Severity.ERROR,
+        (),
+        "broadcast it before it is dealt, or draw it with one seed on all ranks",
+    )
 
 
 def _of_data(run: Run, call: RankCall) -> str:
@@ -168,7 +201,8 @@ RULE = Rule(
     " rank 1 trained on 3 of the 4 samples that rank 0 had held out (measured), and a sampler's"
     " indices mean other samples on each rank. So do the places of a list of files of which each"
     " rank takes every n-th (measured: two of twelve files were read by both ranks, two by none)."
-    " Where nothing is trained nothing is held out, and what is drawn for each sample is no split.",
+    " An order that rank 0 alone draws has to be sent before it is dealt. Where nothing is trained"
+    " nothing is held out, and what is drawn for each sample is no split.",
     "lightning#7728, #18638; OpenTau#498; BUGS D09",
     bad=(
         changed(BY_HAND, _IMPORT, ("    sampler =", _SPLIT)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts
+from ddpify.python.choices import library_drawn
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
@@ -15,7 +16,7 @@ from ddpify.rules.examples import BY_HAND, CORRECT, SINGLE, changed
 from ddpify.rules.shared.feeds import dealt_sets, identifiers
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.syntax import scope
-from ddpify.rules.shared.written import indexed_attributes
+from ddpify.rules.shared.written import indexed_attributes, is_in_condition
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -61,6 +62,26 @@ def lint(run: Run) -> Iterable[Finding]:
                     (),
                     "make the data with one seed on all ranks, or sort the names",
                 )
+    yield from _drawn_inside(run, sets)
+
+
+def _drawn_inside(run: Run, sets: set[RankThing]) -> Iterable[Finding]:
+    """Where the constructor of a data set draws which samples it has."""
+    made = {thing.call for thing in sets if thing.cls is not None and thing.call is not None}
+    for call in run.calls if made else ():
+        library = library_drawn(call.name)
+        if not library or made.isdisjoint(call.way) or not is_in_condition(call):
+            continue
+        if stream(run, call, library)[0] is not Stream.SAME:
+            yield Finding(
+                "DDP217",
+                call.site,
+                "each rank draws for itself which samples its data set has: the sampler's indices"
+                " mean other samples on each rank, and the sets are not equally long",
+                Severity.WARNING,
+                (),
+                "draw with a generator of its own that has one seed on all ranks",
+            )
 
 
 def _results(call: RankCall) -> set[RankThing]:

@@ -9,6 +9,7 @@ from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.model.left_out import left_out
 from ddpify.rules.shared.parameters import has_parameters
 from ddpify.rules.shared.wrapped import (
     Wrap,
@@ -25,6 +26,16 @@ _REDUCES = frozenset({"all_reduce", "all_reduce_coalesced", "all_gather", "reduc
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per optimizer that steps parameters outside every wrapper."""
+    for call, name, average in left_out(run):
+        yield Finding(
+            "DDP312",
+            average,
+            f"the optimizer also trains `{name}`, whose gradients are not averaged: the ranks drift"
+            " apart",
+            Severity.ERROR,
+            advice="average the gradients of all parameters that the optimizer has",
+            because=((call.site, "the optimizer"),),
+        )
     held = wraps(run)
     migrated = bool(run.helpers)
     if not (held or migrated) or _by_hand(run):
@@ -103,7 +114,8 @@ RULE = Rule(
     "parameters-outside-wrapper",
     "Only what is inside a wrapper is averaged. A head, a loss with learnt weights or a prompt"
     " that is trained next to the wrapped model gets each rank's own gradient, starts from each"
-    " rank's own draw, and is saved from rank 0 only.",
+    " rank's own draw, and is saved from rank 0 only. So it is with what a program leaves out that"
+    " averages gradients itself.",
     "DistributedDataParallel docstring (only parameters of the module are synchronised); BUGS 0.3",
     lint=lint,
     bad=(

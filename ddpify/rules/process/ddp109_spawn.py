@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
-from ddpify.rules.process.spawned import misfits
+from ddpify.rules.process.spawned import counted_apart, misfits
 from ddpify.rules.shared.parents import SPAWN
 from ddpify.site import Site
 
@@ -28,6 +28,14 @@ def lint(run: Run) -> Iterable[Finding]:
             Severity.ERROR,
             advice="leave the rank out of args: spawn gives it",
             because=((one.function, "the function"),),
+        )
+    for spawn, severity, what in counted_apart(run):
+        yield Finding(
+            "DDP109",
+            spawn.site,
+            f"{what}: the group waits for ranks that nobody starts, or has too many",
+            severity,
+            advice="give the group the number of processes that are spawned",
         )
     yield from _again(run)
 
@@ -111,7 +119,8 @@ RULE = Rule(
     " processes with N different ranks ask for one group of N. Who meets whom is chance: of nine"
     " runs of two by two three ended with an error, two hung, and in four there were two groups,"
     " each of which went on by itself, without an error. And spawn gives each process its number"
-    " before what is in args: with the rank among them the function gets one too many.",
+    " before what is in args: with the rank among them the function gets one too many. A group of"
+    " another size than the number of processes never comes together.",
     "torch.multiprocessing documentation; BUGS L07 (killed after 40 s)",
     bad=(
         Example(

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
+from ddpify.rules.base import Severity
 from ddpify.rules.shared.parents import SPAWN
+from ddpify.rules.shared.syntax import resolved, scope
 from ddpify.site import Site
+
+_DEVICES: Final = "torch.cuda.device_count"
+_OPTIONS: Final = "argparse.ArgumentParser.parse_args"
+_CHECKS: Final = re.compile(
+    r"assert\b.*(?:device_count|gpu|world)|(?:device_count\(\)|gpus?) *[<>!=]=?"
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,66 @@ def misfits(run: Run) -> Iterator[Misfit]:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             what = f"takes {wanted} arguments and gets {number + 1}, its process's number first"
             yield Misfit(call, what, function)
+
+
+def counted_apart(run: Run) -> Iterator[tuple[RankCall, Severity, str]]:
+    """The spawns of another number of processes than the group has that each of them joins."""
+    for spawn in run.named(SPAWN):
+        number = spawn.arg(2, "nprocs")
+        for session in run.openings:
+            size, rank = session.arg(3, "world_size"), session.arg(4, "rank")
+            inside = any(one.node is spawn.node for one in session.stack)
+            if number is None or size is None or rank is None or not inside:
+                continue
+            known = type(number.constant) is type(size.constant) is int
+            if known and number.constant != size.constant and _is_its_number(session, spawn):
+                what = f"{number.constant} processes join a group of {size.constant}"
+                yield spawn, Severity.ERROR, what
+            elif _by_devices(number) and _by_options(size) and not _is_checked(spawn):
+                what = "a process per GPU joins a group as large as an option says"
+                yield spawn, Severity.WARNING, what
+
+
+def _is_its_number(session: RankCall, spawn: RankCall) -> bool:
+    """Whether each process joins, under the number that the spawn gave it: ``node * 2 + number``
+    says that there may be other nodes."""
+    call, node = session, session.node_of(4, "rank")
+    while isinstance(node, ast.Name) and call.stack:
+        made = resolved(call, node)
+        if _is_asked_for(node.id, call):
+            return False  # some of them may be of another kind, and join nothing
+        if call.stack[-1].node is spawn.node:
+            function = call.function
+            names = function.parameters if function is not None else ()
+            own = function is not None and function.owner is not None
+            first = names[own : own + 1] == (node.id,)
+            return first and not any(one is call for one, _ in made)
+        if len(made) != 1 or made[0][0] is call:
+            return False
+        call, node = made[0]
+    return False
+
+
+def _is_asked_for(name: str, call: RankCall) -> bool:
+    """Whether a condition above or around a call is about what this name stands for."""
+    tests = (n.test for n in ast.walk(scope(call)) if isinstance(n, (ast.If, ast.IfExp)))
+    above = (test for test in tests if test.lineno <= call.node.lineno)
+    return any(getattr(one, "id", "") == name for test in above for one in ast.walk(test))
+
+
+def _by_options(value: RankValue) -> bool:
+    """Whether a number is what a command line says, and has nothing to do with that of the GPUs."""
+    return not _by_devices(value) and any(t.name.startswith(_OPTIONS) for t in value.sources())
+
+
+def _by_devices(value: RankValue) -> bool:
+    """Whether a number is that of the GPUs, or is computed from it."""
+    return any(thing.name == _DEVICES for thing in value.sources())
+
+
+def _is_checked(spawn: RankCall) -> bool:
+    """Whether the file that starts the processes compares numbers of GPUs itself."""
+    return _CHECKS.search(spawn.module.source.text) is not None
 
 
 def _taken(thing: RankThing) -> tuple[int, int, Site] | None:

@@ -7,7 +7,10 @@ from typing import Any, Final
 from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import Collective, is_world
 from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import IDENTITY, Origin
+from ddpify.ranks.values import text
 from ddpify.rules.shared.complaints import Complaint
+from ddpify.site import Site
 
 _MADE: Final = f"{words.DIST}new_group"
 _ROOTS: Final = ("src", "dst")
@@ -16,6 +19,30 @@ _ROOTS: Final = ("src", "dst")
 def wrong(shared: Collective) -> Complaint | None:
     """What is wrong with the group of a call, if anything is."""
     return _mixed(shared) or _foreign(shared)
+
+
+def other_members(call: RankCall) -> Complaint | None:
+    """A group that all ranks make, each with members of its own."""
+    members, local = call.arg(0, "ranks"), call.arg(4, "use_local_synchronization")
+    if call.name != _MADE or call.ranks != 3 or members is None or local is not None or call.star:
+        return None
+    alone = text(members.atoms[0]).startswith("[") and len(members.items or ()) == 1  # `[rank]`
+    if alone or any(guard.test.by_rank for guard in call.conditions):
+        return None
+    origin = min((o for o in members.all_origins if o.kind in IDENTITY), default=None, key=_place)
+    if origin is None:
+        return None
+    return Complaint(
+        call.site,
+        "each rank makes the group that it is in itself: the n-th new_group() has other members on"
+        " other ranks, a hang or groups that are mixed up",
+        "make all groups on all ranks, in the same order, and keep the one that the rank is in",
+        ((origin.site, origin.told),),
+    )
+
+
+def _place(origin: Origin) -> Site:
+    return origin.site
 
 
 def _mixed(shared: Collective) -> Complaint | None:
@@ -78,7 +105,7 @@ def _leaves_out(made: RankCall, call: RankCall, root: int) -> bool:
     apart = any(guard.test.by_rank for guard in call.conditions)
     starts = getattr(bounds[0], "key", "") if bounds else ""
     # one group for each round, from another number on
-    return bool(made.loops) and "element@" in starts and not apart
+    return "element@" in starts and not apart
 
 
 def _bounds(members: RankValue) -> tuple[Any, ...] | None:

@@ -97,6 +97,8 @@ def _leaves(call: RankCall, node: ast.Name, above: dict[ast.AST, ast.AST]) -> bo
         return not taken and not other
     if isinstance(holder, ast.Attribute):
         return holder.attr in _FOLLOWED
+    if isinstance(holder, ast.Return):
+        return True
     outer = above[holder] if isinstance(holder, ast.keyword) else holder
     if not isinstance(outer, ast.Call):
         return isinstance(holder, _LEAVING)

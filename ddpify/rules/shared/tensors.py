@@ -9,23 +9,15 @@ from ddpify.ranks.casts import casts
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.operations import ARITHMETIC
 from ddpify.ranks.origins import Symbol
+from ddpify.rules.shared import arrays
 
 _FLOATS: Final = frozenset("zeros ones empty rand randn linspace eye".split())
 _BY_VALUE: Final = {"tensor": 0, "full": 1, "arange": 0, "as_tensor": 0}
 _LIKE: Final = frozenset("zeros_like ones_like empty_like rand_like randn_like".split())
-_KEEPING: Final = frozenset("clone detach contiguous reshape squeeze flatten sum".split())
+_KEEPING: Final = frozenset("clone detach contiguous view reshape squeeze flatten sum".split())
 _MAKERS: Final = frozenset(
     f"torch.{name}" for name in (*_FLOATS, *_BY_VALUE, "randint", "randperm", "from_numpy")
 )
-# Of NumPy: float64, where nothing else is said.
-_ARRAYS: Final = frozenset(
-    f"numpy.{name}" for name in "zeros ones empty linspace eye loadtxt genfromtxt".split()
-) | frozenset(
-    f"numpy.random.{source}{name}"
-    for source in ("", "default_rng.", "RandomState.")
-    for name in "rand randn random normal uniform standard_normal exponential gamma beta".split()
-)
-_TYPED: Final = frozenset({"numpy.zeros", "numpy.ones", "numpy.empty"})  # by the second argument
 _ALIASES: Final = {
     "double": "float64",
     "float": "float32",
@@ -44,18 +36,28 @@ _PYTHON: Final = {float: "float32", int: "int64", bool: "bool"}
 def dtype(value: RankValue, rank: int) -> str | None:
     """The type of a tensor's, or an array's, numbers on a rank."""
     things = value.things_on(rank)
-    if not things and _is_arithmetic(value.atoms[rank]):
-        made = [t for t in value.deps if t.kind == "result" and t.name in _MAKERS | _ARRAYS]
-        kinds = {_of_thing(value, one, rank) for one in made}
-        return kinds.pop() if len(made) == 1 and kinds <= _FLOATING else None
+    if not things:
+        return _of_arithmetic(value, rank)
     return _of_thing(value, things[0], rank) if len(things) == 1 else None
 
 
-def _is_arithmetic(atom: Any) -> bool:
-    """``rows ** 2``: of one array, and numbers of Python, which leave a float what it is."""
+def _of_arithmetic(value: RankValue, rank: int) -> str | None:
+    """The type of ``rows ** 2`` and ``counts / counts.sum()``: numbers of Python leave a float what
+    it is, and NumPy divides integers to float64."""
+    atom = value.atoms[rank]
     if not isinstance(atom, Symbol) or atom.parts[:1] == () or atom.parts[0] not in ARITHMETIC:
-        return False
-    return sum(1 for leaf in _leaves(atom) if isinstance(leaf, Symbol)) == 1
+        return None
+    keys = [leaf.key for leaf in _leaves(atom) if isinstance(leaf, Symbol)]
+    made = {f"{t.name}@{id(t)}": t for t in value.deps if t.kind == "result" and _makes(t.name)}
+    things = [made.get(key.removesuffix(f":{rank}")) for key in keys]
+    kinds = {None if one is None else _of_thing(value, one, rank) for one in things}
+    turned = any(one is not None and casts(value, one, rank) for one in things)
+    if not kinds or None in kinds or (turned and len(things) > 1):
+        return None
+    numpy = all(one is not None and arrays.makes(one.name) for one in things)
+    if numpy and atom.parts[0] == "Div" and kinds <= {"int64", "float64"}:
+        return "float64"
+    return kinds.pop() if len(kinds) == 1 and kinds <= _FLOATING else None
 
 
 def _leaves(atom: Any) -> Iterator[Any]:
@@ -64,6 +66,10 @@ def _leaves(atom: Any) -> Iterator[Any]:
             yield from _leaves(part)
     else:
         yield atom
+
+
+def _makes(name: str) -> bool:
+    return name in _MAKERS or arrays.makes(name)
 
 
 def _of_thing(value: RankValue, thing: RankThing, rank: int) -> str | None:
@@ -84,25 +90,29 @@ def _cast(call: RankCall, rank: int) -> str | None:
     given = call.arg(0, "dtype")
     if given is None or isinstance(given.constant, (str, int)):
         return ""
-    return _named(given, rank)
+    told = _named(given, rank)
+    if told is not None:
+        return told
+    moved = {"torch.device", "torch.cuda.current_device"} & given.names()
+    return "" if moved else None
 
 
 def _named(value: RankValue, rank: int) -> str | None:
-    """``torch.long``, ``np.float32``."""
-    names = {thing.name for thing in value.things_on(rank)}
+    """``torch.long``."""
+    names = {t.name for t in value.things if value.ranks_of(t) & (1 << rank)}
     name = names.pop() if len(names) == 1 else ""
-    module, _, last = name.rpartition(".")
+    last = name.removeprefix("torch.")
     last = _ALIASES.get(last, last)
-    return last if module in ("torch", "numpy") and last in _TYPES else None
+    return last if name.startswith("torch.") and last in _TYPES else None
 
 
 def _made(call: RankCall, rank: int) -> str | None:
     """The type that a call of torch, or of NumPy, gives what it makes."""
-    given = call.arg(1 if call.name in _TYPED else -1, "dtype")
+    if arrays.makes(call.name) or call.method == "astype":
+        return arrays.made(call, rank, dtype)
+    given = call.kwargs.get("dtype")
     if given is not None:
         return _named(given, rank)
-    if call.name in _ARRAYS:
-        return "float64"
     if call.method in _LIKE | _KEEPING:
         of = call.receiver if call.receiver is not None and call.receiver.things else None
         of = call.args[0] if call.name == f"torch.{call.method}" and call.args else of
@@ -122,7 +132,12 @@ def _made(call: RankCall, rank: int) -> str | None:
 
 
 def _of_value(value: RankValue, rank: int) -> str | None:
-    """The type that torch takes for constants of Python."""
+    """The type that torch takes for constants of Python, and for numbers of NumPy among them."""
+    numbers = [one for one in value.items or () if any(arrays.makes(t.name) for t in one.things)]
+    if numbers:
+        told = {dtype(one, rank) for one in numbers}
+        whole = len(numbers) == len(value.items or ())
+        return told.pop() if len(told) == 1 and (whole or told == {"float64"}) else None
     found = {type(one.atoms[rank]) for one in value.items or (value,)}
     kinds = {_PYTHON.get(kind) for kind in found}
     return "float32" if kinds == {"float32", "int64"} else kinds.pop() if len(kinds) == 1 else None
@@ -139,12 +154,16 @@ def _is_cpu(value: RankValue, thing: RankThing, rank: int) -> bool:
     call = thing.call
     if call is None or thing.kind != "result" or thing.name not in _MAKERS or call.contexts:
         return False
-    if any(casts(value, thing, other) for other in (0, 1)):
+    if any(_moves(one) for other in (0, 1) for one in casts(value, thing, other)):
         return False
     device = call.kwargs.get("device")
     if device is not None:
         return bool(device.constant == "cpu")
     return call.method not in ("tensor", "as_tensor") or _is_of_numbers(call)
+
+
+def _moves(call: RankCall) -> bool:
+    return call.method in ("to", "cuda", "xpu", "type", "apply")
 
 
 def _is_of_numbers(call: RankCall) -> bool:

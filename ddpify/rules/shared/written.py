@@ -90,6 +90,15 @@ def indexed_attributes(function: FunctionDefinition) -> set[str]:
     }
 
 
+def is_in_condition(call: RankCall) -> bool:
+    """Whether a call stands in a condition: ``[i for i in rows if random.random() < share]``."""
+    tests: list[ast.expr] = []
+    for node in ast.walk(scope(call)):
+        tests += node.ifs if isinstance(node, ast.comprehension) else ()
+        tests += [node.test] if isinstance(node, (ast.If, ast.IfExp)) else ()
+    return any(holds(test, call.node) for test in tests)
+
+
 def alternatives(call: RankCall) -> Iterator[ast.AST]:
     """What happens where the test in which a call stands fails: ``else``, or what follows."""
     around = scope(call)
@@ -158,10 +167,16 @@ def has_uneven_lists(call: RankCall, given: ast.expr | None) -> bool:
     name = text(given)
     for node in ast.walk(scope(call)):
         if isinstance(node, ast.If):
-            lengths = {_length(arm, name) for arm in (node.body, node.orelse)}
+            before = [d for d in definitions(call, given) if d.lineno < node.lineno]
+            kept = _of_list(before[0], call) if len(before) == 1 else None
+            other = _length(node.orelse, name, call) if node.orelse else kept
+            one = _length(node.body, name, call)
+            if one is None and kept is not None and not node.orelse:
+                one = _grown(node.body, scope(call), name, kept)
+            lengths = {one, other}
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
             arms = (node.value.body, node.value.orelse)
-            lengths = {_of_list(arm) if _names(node, name) else None for arm in arms}
+            lengths = {_of_list(arm, call) if _names(node, name) else None for arm in arms}
         else:
             continue
         if len(lengths) == 2 and None not in lengths:
@@ -169,22 +184,40 @@ def has_uneven_lists(call: RankCall, given: ast.expr | None) -> bool:
     return False
 
 
-def _length(body: list[ast.stmt], name: str) -> int | None:
+def _length(body: list[ast.stmt], name: str, call: RankCall) -> int | None:
     """How long the list is that these statements assign to ``name``; None if that is not plain."""
     assigned = [n.value for n in body if isinstance(n, ast.Assign) and _names(n, name)]
-    return _of_list(assigned[0]) if assigned else None
+    return _of_list(assigned[-1], call) if assigned else None
+
+
+def _grown(body: list[ast.stmt], around: ast.AST, name: str, kept: int) -> int | None:
+    """How long a list of ``kept`` elements is once these statements have put some more into it;
+    None if others do, too."""
+    adding = f"{name}.append("
+    added = sum(isinstance(n, ast.Expr) and text(n).startswith(adding) for n in body)
+    return kept + added if added and text(around).count(f"{name}.") == added else None
 
 
 def _names(node: ast.Assign, name: str) -> bool:
     return text(node.targets[0]) == name
 
 
-def _of_list(node: ast.expr) -> int | None:
-    """``[a, b]``, ``[None] * 3``."""
-    if isinstance(node, ast.List):
+def _of_list(node: ast.expr | None, call: RankCall, depth: int = 3) -> int | None:
+    """``[a, b]``, ``[None] * 3``, ``list(load())`` of a function that returns three values."""
+    if isinstance(node, (ast.List, ast.Tuple)):
         return None if any(isinstance(one, ast.Starred) for one in node.elts) else len(node.elts)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        length, times = _of_list(node.left), node.right
+        length, times = _of_list(node.left, call, depth), node.right
         if length is not None and isinstance(times, ast.Constant) and isinstance(times.value, int):
             return length * times.value
-    return None
+    if not isinstance(node, ast.Call) or not depth:
+        return None
+    name = text(node.func)
+    if name in ("list", "tuple") and len(node.args) == 1:
+        return _of_list(node.args[0], call, depth)
+    function = call.module.functions.get(name)
+    if call.function is not None and call.function.owner is not None and name.startswith("self."):
+        function = call.function.owner.method(name.removeprefix("self."))
+    below = ast.walk(function.node) if function is not None else ()
+    lengths = {_of_list(one.value, call, depth - 1) for one in below if isinstance(one, ast.Return)}
+    return lengths.pop() if len(lengths) == 1 else None

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.facts_of_torch.pairs import waiting, while_others_wait
 
@@ -103,3 +105,33 @@ def other_operations(rank: int) -> Any:
     value = torch.full((1000,), rank + 1.0)
     dist.all_reduce(value, op=dist.ReduceOp.MAX if rank == 0 else dist.ReduceOp.SUM)
     return [value.eq(2).sum().item(), value.eq(3).sum().item()]
+
+
+@waiting(4)
+def a_hook_on_one_rank(rank: int) -> Any:
+    """Rank 0 sends half of each number."""
+    model = DistributedDataParallel(torch.nn.Linear(64, 64))
+    if rank == 0:
+        model.register_comm_hook(None, fp16_compress_hook)
+    for _ in range(3):
+        model(torch.ones(2, 64)).sum().backward()
+    while_others_wait()
+
+
+@waiting(4)
+def unused_on_one_rank(rank: int) -> Any:
+    model = DistributedDataParallel(torch.nn.Linear(4, 1), find_unused_parameters=rank == 0)
+    for _ in range(3):
+        model(torch.ones(2, 4)).sum().backward()
+    while_others_wait()
+
+
+def a_barrier_that_is_begun(rank: int) -> Any:
+    """Rank 1 comes a second later: how long rank 0 is in it."""
+    if rank:
+        time.sleep(1)
+    before = time.monotonic()
+    begun = dist.barrier(async_op=True)
+    passed = time.monotonic() - before
+    begun.wait()
+    return [passed, time.monotonic() - before]
