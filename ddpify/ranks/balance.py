@@ -33,7 +33,7 @@ from ddpify.ranks.trace import (
     may_part,
     parts,
 )
-from ddpify.ranks.values import TENSOR, text
+from ddpify.ranks.values import SHARDED, TENSOR, text
 from ddpify.ranks.words import COLLECTIVE_OPS
 from ddpify.source import Site
 
@@ -114,7 +114,7 @@ class Balance:
         items: list[Item],
     ) -> None:
         guard = next((g for g in reversed(event.guards) if g.ranks != ALL), None)
-        if guard is not None and _asks_for_tensor(event.guards, guard):
+        if guard is not None and _asks_the_kind(event.guards, guard):
             return
         left = _exit_before(items, event, 1 - rank)
         if guard is not None and (left is None or _later(guard.site, left.site)):
@@ -337,12 +337,12 @@ def _only(arms: tuple[list[Item], list[Item]]) -> Iterator[Event]:
     yield from (*sides[0], *sides[1])
 
 
-def _asks_for_tensor(guards: Sequence[RankGuard], guard: RankGuard) -> bool:
-    """Whether a helper, called under a condition on the rank, communicates if it is given a tensor:
-    here it may be given a number."""
+def _asks_the_kind(guards: Sequence[RankGuard], guard: RankGuard) -> bool:
+    """Whether a helper, called under a condition on the rank, communicates if it is given a tensor,
+    or a sharded model: here it may be given a number, or another model."""
     inner = guards[guards.index(guard) + 1 :]
     tests = (part for one in inner if one.holds for part in _all_of(one.test.atoms[0]))
-    return any(text(test).startswith(TENSOR) for test in tests)
+    return any(text(test).startswith((TENSOR, SHARDED)) for test in tests)
 
 
 def _all_of(atom: Any) -> Iterator[Any]:

@@ -26,7 +26,7 @@ MAX_STEPS = (
     400_000  # of all paths of a run: where each of many conditions may end it, they multiply
 )
 MAX_TWICE = 200  # how long what follows two open paths may be to be put at the end of both
-_CALLED = re.compile(r"(not )?([\w.]+\.\w+)@\d+")  # the answer of a call that is not read
+_CALLED = re.compile(r"([\w.]+\.\w+)@\d+")  # the answer of a call that is not read
 Token = Any  # an operation's name, (kind, …) for a nested one, or one of ENDS
 
 
@@ -72,8 +72,8 @@ def _asked_again(one: Token, other: Token) -> bool:
         one[0] == other[0] != "loop"
     ):
         return False
-    first, second = (_CALLED.fullmatch(token[1]) for token in (one, other))
-    same = first is not None and second is not None and first.groups() == second.groups()
+    first, second = (_CALLED.sub(r"\1", token[1]) for token in (one, other))
+    same = first == second != one[1]
     return same and one[2:] == other[2:]
 
 
