@@ -13,7 +13,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import NONE, Many, constant, differs, holders, merge, spread, symbol, turn
+from ddpify.ranks.values import NONE, Many, differs, holders, merge, spread, symbol, turn
 
 MAX_UNROLLED, MAX_WORDS = 6, 4
 

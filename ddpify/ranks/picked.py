@@ -44,7 +44,8 @@ def note_key(m: RankMachine, base: RankValue, key: RankValue, site: Site) -> Non
     """Keep that a dict gets an entry under what this rank's samples say: a class, not the name of
     what is counted."""
     begun = base.keys is not None and all(name == "**" for name, _ in base.keys)
-    if not begun or isinstance(rooted(base.atoms[0]), Many) or not (m.own(key.origins) or key.by_rank):
+    begun = begun and not isinstance(rooted(base.atoms[0]), Many)
+    if not begun or not (m.own(key.origins) or key.by_rank):
         return  # one that has its names already gets no others
     made = {thing.name.rpartition(".")[2] for thing in key.sources()}
     told = any(o.what == PART and o.site.within(site) for o in key.origins)

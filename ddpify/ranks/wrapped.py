@@ -39,8 +39,9 @@ def _modules(value: RankValue, seen: set[RankThing]) -> Iterator[RankThing]:
         seen.add(thing)
         if thing.cls is not None and thing.cls.inherits("torch.nn.Module"):
             yield thing
-        for held in (*thing.attrs.values(), *(i for v in thing.attrs.values() for i in v.items or ())):
-            yield from _modules(held, seen)
+        for held in thing.attrs.values():
+            for one in (held, *(held.items or ())):
+                yield from _modules(one, seen)
 
 
 def is_unsynced(forward: RankCall, wrapper: RankThing) -> bool:

@@ -74,8 +74,8 @@ def _past_engines(run: Run) -> Iterator[Finding]:
         for backward in run.backwards:
             if backward.method != "backward" or made not in set(_forwards(backward)):
                 continue
-            without = any(excludes(run, one, backward) for one in arms)  # a start without the engine
-            if not (without or _needs_what_is_not_there(run, backward)):
+            without = any(excludes(run, one, backward) for one in arms)
+            if not (without or _needs_what_is_not_there(run, backward)):  # a start without it
                 yield Finding("DDP970", backward.site, *_BACK, because=because)
         for step in run.methods("step") if "step" not in called and "backward" in called else ():
             if text(step.receiver.atoms[0] if step.receiver else "") == f"optimizer@{engine.site}":
