@@ -82,6 +82,7 @@ def _difference(bounds: list[Any]) -> Any:
 
 
 _ENTRIES = frozenset({"items", "keys", "values"})  # of a dict: what they hold says not how many
+_LISTS = frozenset(f"builtins.{one}" for one in "sorted list tuple reversed".split())
 _TABLES = frozenset({"builtins.dict", "collections.OrderedDict", "builtins.vars"})
 
 
@@ -208,8 +209,12 @@ def dealt(over: RankValue, loop: RankLoop) -> str | None:
 
 def _is_table(over: RankValue) -> bool:
     """Whether it gives names of a dict, or what stands under them: of loaders no batches."""
-    asked = (t.call for t in over.things if t.kind == "result" and t.call is not None)
-    return any(call.method in _ENTRIES or call.name in _TABLES for call in asked)
+    for call in (t.call for t in over.things if t.kind == "result" and t.call is not None):
+        if call.method in _ENTRIES or call.name in _TABLES:
+            return True
+        if call.name in _LISTS and call.args and _is_table(call.args[0]):
+            return True
+    return False
 
 
 def dealt_by_loader(over: RankValue) -> str | None:
