@@ -19,7 +19,6 @@ from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.origins import IDENTITY
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
-from ddpify.ranks.results import result
 from ddpify.ranks.values import key_of, of, per_rank, symbol
 
 MAX_CALLEES = 4
@@ -132,9 +131,6 @@ def _call_thing(m: RankMachine, f: RankFrame, thing: RankThing, given: Given) ->
     if thing.kind == "function":
         own = given.receiver if thing.receiver is not None else None
         one = record(m, f, thing.name, given.on(own), thing.info)
-        if _is_written(given) and not functions.takes(thing, given) and not _is_decorated(thing):
-            one.result = result(one)  # Python raises here: what is in it nobody enters
-            return one.result
         one.result = enter(m, f, thing, given.args, given.kwargs, one)
         return one.result
     if thing.kind == "class":
@@ -154,15 +150,6 @@ def _call_thing(m: RankMachine, f: RankFrame, thing: RankThing, given: Given) ->
     if thing.kind == "attribute" and thing.receiver is not None:
         return _call_method(m, f, thing, given)
     return _call_object(m, f, thing, given)
-
-
-def _is_written(given: Given) -> bool:
-    """Whether a call spells out these arguments, and no other function hands them on."""
-    return len(given.node.args) == len(given.args)
-
-
-def _is_decorated(function: RankThing) -> bool:
-    return bool(getattr(function.info.node, "decorator_list", ()))
 
 
 def _is_object(value: RankValue) -> bool:
