@@ -9,7 +9,7 @@ from typing import Any
 from ddpify.ranks.model import ALL, RankGuard
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.trace import Branch, End, Inline, Item, Repeat, Split, ends, events, flat
-from ddpify.ranks.values import TENSOR, text
+from ddpify.ranks.values import SHARDED, TENSOR, text
 
 
 def _shared(atoms: tuple[Any, Any]) -> frozenset[str]:
@@ -68,12 +68,12 @@ def _answer(test: Any, known: Mapping[str, bool]) -> bool | None:
     return None
 
 
-def asks_for_tensor(guards: Sequence[RankGuard], guard: RankGuard) -> bool:
-    """Whether a helper, called under a condition on the rank, communicates if it is given a tensor:
-    here it may be given a number."""
+def asks_the_kind(guards: Sequence[RankGuard], guard: RankGuard) -> bool:
+    """Whether a helper, called under a condition on the rank, communicates if it is given a tensor,
+    or a sharded model: here it may be given a number, or another model."""
     inner = guards[guards.index(guard) + 1 :]
     tests = (part for one in inner if one.holds for part in _all_of(one.test.atoms[0]))
-    return any(text(test).startswith(TENSOR) for test in tests)
+    return any(text(test).startswith((TENSOR, SHARDED)) for test in tests)
 
 
 def _all_of(atom: Any) -> Iterator[Any]:

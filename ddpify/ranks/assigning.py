@@ -19,9 +19,11 @@ from ddpify.site import Site
 def assign(m: RankMachine, f: RankFrame, target: ast.expr, value: RankValue) -> None:
     """``target = value`` for the ranks that are live."""
     if isinstance(target, ast.Name):
-        bind(m, f, target.id, value)
+        bind(m, f, target.id, _handed_back(f.names.get(target.id), value))
     elif isinstance(target, ast.Attribute):
         base = m.evaluate(f, target.value)
+        held = base.things[0].attrs.get(target.attr) if len(base.things) == 1 else None
+        value = _handed_back(held, value)
         m.store(f, base, target.attr, value, target, False)
         if m.set_property(f, base, target.attr, target, value):
             return
@@ -33,6 +35,17 @@ def assign(m: RankMachine, f: RankFrame, target: ast.expr, value: RankValue) -> 
             assign(m, f, one, part)
     elif isinstance(target, ast.Starred):
         assign(m, f, target.value, replace(value, items=None))
+
+
+def _handed_back(held: RankValue | None, value: RankValue) -> RankValue:
+    """``control = callbacks.on_log(state, control, logs)`` of what is not read: an object that is
+    handed in and given back; that it holds what else was handed in is not shown."""
+    made = value.things[0] if len(value.things) == 1 else None
+    if held is None or held.known or made is None or made.call is None or made.name[:1] != ".":
+        return value
+    given = made.call.args
+    through = len(given) > 1 and any(one.atoms == held.atoms for one in given)
+    return replace(value, origins=held.origins) if through else value
 
 
 def bind(m: RankMachine, f: RankFrame, name: str, value: RankValue) -> None:

@@ -119,7 +119,7 @@ class Balance:
         items: list[Item],
     ) -> None:
         guard = next((g for g in reversed(event.guards) if g.ranks != ALL), None)
-        if guard is not None and apart.asks_for_tensor(event.guards, guard):
+        if guard is not None and apart.asks_the_kind(event.guards, guard):
             return
         left = _exit_before(items, event, 1 - rank)
         if guard is not None and (left is None or _later(guard.site, left.site)):

@@ -33,6 +33,7 @@ from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import (
     FALSE,
     NONE,
+    SHARDED,
     TENSOR,
     TRUE,
     constant,
@@ -213,7 +214,18 @@ def _isinstance(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None
         return TRUE if True in answers else FALSE
     if names == {"torch.Tensor"}:
         return TRUE if _is_tensor(one.args[0]) else _agreed(f"{TENSOR}@{one.site}", one)
+    if names and names <= _SHARDED_KINDS and not any(map(_is_sharded, one.args[0].sources())):
+        return _agreed(f"{SHARDED}@{one.site}", one)
     return _agreed(f"isinstance@{one.site}", one)
+
+
+_SHARDED_KINDS: Final = frozenset(
+    {words.FSDP, *(f"torch.distributed.{m}.FSDPModule" for m in ("fsdp", "_composable.fsdp"))}
+)
+
+
+def _is_sharded(thing: RankThing) -> bool:
+    return thing.name == words.FSDP or thing.sharded is not None
 
 
 _MAKES_TENSOR: Final = re.compile(r"torch\.(nn\.functional\.)?(?!load$|device$|compile$)[a-z]\w*")

@@ -61,7 +61,7 @@ def _take_up(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -
     parts = (*one.args, *one.kwargs.values())
     origins = frozenset().union(receiver.origins, *_taken_up(one))
     deps = frozenset().union(receiver.deps, *(part.deps | frozenset(part.things) for part in parts))
-    if any(t.kind in ("instance", "module") for t in receiver.things):
+    if any(t.kind in ("instance", "module") for t in receiver.things) or _is_store(one, receiver):
         return
     items = receiver.items
     if (
@@ -77,6 +77,12 @@ def _take_up(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -
         return
     if in_table or isinstance(target, (ast.Name, ast.Attribute)):
         assigning.assign_quietly(m, f, target, new_value)
+
+
+def _is_store(one: RankCall, receiver: RankValue) -> bool:
+    """``client.put(path, file)``: no queue, and what is asked of it is another matter."""
+    made = [t.name.rpartition(".")[2] for t in receiver.things if t.kind == "result"]
+    return one.method == "put" and any("queue" not in name.lower() for name in made)
 
 
 def _taken_up(one: RankCall) -> Iterator[frozenset[Origin]]:

@@ -227,12 +227,18 @@ def _copy(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> R
 
 
 def _values(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
-    if not receiver.keys or any(name == ANY for name, _ in receiver.keys):
+    if not receiver.keys:
         return None
     held = [value for _, value in receiver.keys]
     if one.method == "items":
-        held = [pair(constant(name), value) for name, value in receiver.keys]
+        held = [pair(name, value) for name, value in zip(names(receiver), held, strict=True)]
     return listed(result(one), held)
+
+
+def names(value: RankValue) -> tuple[RankValue, ...]:
+    """The names of a dict's entries; one that is not known is as much the ranks' as the dict is."""
+    unknown = replace(symbol(f"name in {key_of(value)}"), origins=value.origins)
+    return tuple(unknown if one == ANY else constant(one) for one, _ in value.keys or ())
 
 
 def pair(*parts: RankValue) -> RankValue:

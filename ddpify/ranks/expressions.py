@@ -255,15 +255,16 @@ def _comprehension(
         m.write(f.names, name, value)
     one = symbol(f"each@{f.module.path}:{node.lineno}:{node.col_offset}", over)
     picked = frozenset(o for test in tests for o in test.origins if o.kind in IDENTITY)
-    if words and isinstance(node, ast.DictComp):
-        names = [containers.entry_name(key) or containers.ANY for key, _ in made]
-        held = zip(names, (value for _, value in made), strict=True)
-        return RankValue(one.atoms, keys=tuple(dict(held).items()))
-    items = tuple(value for _, value in made)
     if isinstance(node, ast.SetComp):
         one = replace(one, atoms=(Hashed(key_of(one)), Hashed(key_of(one))))
-    elif isinstance(node, ast.ListComp) and len(node.generators) == 1:
+    elif isinstance(node, (ast.ListComp, ast.DictComp)) and len(node.generators) == 1:
         one = replace(one, atoms=iterating.many(key_of(one), over, bool(tests)))
+    if isinstance(node, ast.DictComp):
+        names = [containers.entry_name(key) or containers.ANY for key, _ in made]
+        held = zip(names, (value for _, value in made), strict=True)
+        whole = RankValue(one.atoms, keys=tuple(dict(held).items()))
+        return whole if words else replace(whole, deps=one.deps, origins=over.origins | picked)
+    items = tuple(value for _, value in made)
     # what is in `over` is in the elements, where it was not made the same on all ranks
     return RankValue(one.atoms, (), one.deps, over.origins | picked, items)
 

@@ -13,7 +13,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import NONE, Many, constant, differs, holders, merge, spread, symbol, turn
+from ddpify.ranks.values import NONE, Many, differs, holders, merge, spread, symbol, turn
 
 MAX_UNROLLED, MAX_WORDS = 6, 4
 
@@ -82,6 +82,8 @@ def _difference(bounds: list[Any]) -> Any:
 
 
 _ENTRIES = frozenset({"items", "keys", "values"})  # of a dict: what they hold says not how many
+_LISTS = frozenset(f"builtins.{one}" for one in "sorted list tuple reversed".split())
+_TABLES = frozenset({"builtins.dict", "collections.OrderedDict", "builtins.vars"})
 
 
 def own_length(m: RankMachine, over: RankValue) -> bool:
@@ -106,6 +108,9 @@ def element(m: RankMachine, f: RankFrame, over: RankValue, loop: RankLoop) -> Ra
     """What the loop's variable is bound to."""
     if over.items:
         return merge("element", (list(over.items), list(over.items)), frozenset())
+    if over.keys:
+        names = list(containers.names(over))
+        return merge("name", (names, names), frozenset())
     made = next((t for t in over.things if t.kind == "result" and t.call is not None), None)
     if made is not None and made.call is not None:
         found = _of_builtin(m, f, made, loop)
@@ -137,14 +142,6 @@ def _of_builtin(m: RankMachine, f: RankFrame, made: RankThing, loop: RankLoop) -
     if made.name in ("builtins.range", "itertools.count"):
         origins = frozenset(o for arg in call.args for o in arg.origins)
         return replace(turn(f"element@{loop.site}"), origins=origins)
-    if made.name.endswith(".items") and call.receiver is not None and call.receiver.keys:
-        pairs = call.receiver.keys
-        names = [constant(name) for name, _ in pairs]
-        held = [value for _, value in pairs]
-        return RankValue(
-            symbol("item").atoms,
-            items=(merge("k", (names, names), frozenset()), merge("v", (held, held), frozenset())),
-        )
     passes = made.name == "builtins.iter" or made.name in ITERATES
     if (passes or _is_bar(made.name)) and call.args:
         return element(m, f, call.args[0], loop)
@@ -200,14 +197,24 @@ def dealt(over: RankValue, loop: RankLoop) -> str | None:
     making is not seen: a distributed program that trains on the same batches everywhere is another
     rule's finding.
     """
-    why = dealt_by_loader(over)
+    why = dealt_by_loader(over) if not _is_table(over) else None
     if why is not None or _loaders(over):
         return why
-    if spread(over) or over.made_by("builtins.sorted") is not None:
-        return None  # what is sorted are numbers or names
+    if spread(over) or over.made_by("builtins.sorted") is not None or _is_table(over):
+        return None  # what is sorted are numbers or names; a table is asked for loaders
     if loop.trains and any(t.kind in ("parameter", "attribute", "result") for t in over.sources()):
         return "batches of this rank" if isinstance(loop.node, ast.For) else None
     return None
+
+
+def _is_table(over: RankValue) -> bool:
+    """Whether it gives names of a dict, or what stands under them: of loaders no batches."""
+    for call in (t.call for t in over.things if t.kind == "result" and t.call is not None):
+        if call.method in _ENTRIES or call.name in _TABLES:
+            return True
+        if call.name in _LISTS and call.args and _is_table(call.args[0]):
+            return True
+    return False
 
 
 def dealt_by_loader(over: RankValue) -> str | None:

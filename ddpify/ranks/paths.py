@@ -26,7 +26,9 @@ MAX_STEPS = (
     400_000  # of all paths of a run: where each of many conditions may end it, they multiply
 )
 MAX_TWICE = 200  # how long what follows two open paths may be to be put at the end of both
-_CALLED = re.compile(r"(not )?([\w.]+\.\w+)@\d+")  # the answer of a call that is not read
+MAX_TRIED = 20_000  # of these, for one comparison case by case
+MAX_CASES = 4  # conditions that are taken to hold, and not to hold, one within the other
+_CALLED = re.compile(r"([\w.]+\.\w+)@\d+")  # the answer of a call that is not read
 Token = Any  # an operation's name, (kind, …) for a nested one, or one of ENDS
 
 
@@ -46,8 +48,34 @@ def begin() -> None:
 
 
 def alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
-    """Whether two ranks enter the same; after an abort nothing is compared, nor what of one rank
-    alone was read."""
+    """Whether two ranks enter the same, whatever the conditions are that hold on both; after an
+    abort nothing is compared, nor what of one rank alone was read."""
+    if _alike(a, b):
+        return True
+    taken, _Steps.taken = _Steps.taken, max(_Steps.taken, MAX_STEPS - MAX_TRIED)
+    try:
+        return _in_each_case(a, b, MAX_CASES)
+    except TooManyPaths:
+        return False
+    finally:
+        _Steps.taken = taken
+
+
+def _in_each_case(a: tuple[Token, ...], b: tuple[Token, ...], depth: int) -> bool:
+    """Whether both are alike where a condition of one of them holds, and where it does not: ``if
+    not d and rank: return`` leaves nothing to those that go on, if they meet in ``if d:``."""
+    apart = next(((x, y) for x, y in zip(a, b, strict=False) if x != y), ())
+    key = next((t[1] for t in apart if isinstance(t, tuple) and t[0] == "branch"), None)
+    if key is None or not depth:
+        return False
+    for holds in (True, False):
+        one, other = (_assuming(key, holds, tokens) for tokens in (a, b))
+        if not (_alike(one, other) or _in_each_case(one, other, depth - 1)):
+            return False
+    return True
+
+
+def _alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
     for one, other in zip(a, b, strict=False):
         if ABORT in (one, other) or UNREAD in (one, other):
             return True
@@ -72,8 +100,8 @@ def _asked_again(one: Token, other: Token) -> bool:
         one[0] == other[0] != "loop"
     ):
         return False
-    first, second = (_CALLED.fullmatch(token[1]) for token in (one, other))
-    same = first is not None and second is not None and first.groups() == second.groups()
+    first, second = (_CALLED.sub(r"\1", token[1]) for token in (one, other))
+    same = first == second != one[1]
     return same and one[2:] == other[2:]
 
 
@@ -238,7 +266,10 @@ def _assuming(key: str, holds: bool, tokens: tuple[Token, ...]) -> tuple[Token, 
         raise TooManyPaths
     out: list[Token] = []
     for token in tokens:
-        if not isinstance(token, tuple) or token[0] != "branch":
+        if isinstance(token, tuple) and token[0] == "loop":
+            body = _assuming(key, holds, token[2])
+            out += (("loop", token[1], body),) if body else ()
+        elif not isinstance(token, tuple):
             out.append(token)
         elif token[1] == key:
             out += _assuming(key, holds, token[2 if holds else 3])

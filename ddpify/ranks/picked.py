@@ -9,6 +9,7 @@ from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import DATA, ITEM, PART, PICKED, PIECE, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import with_origin
+from ddpify.ranks.values import Many, rooted
 from ddpify.site import Site
 
 _COMPARES: Final = frozenset("Gt GtE Lt LtE Eq NotEq BitAnd BitOr BitXor Invert".split())
@@ -39,6 +40,7 @@ def note_key(m: RankMachine, base: RankValue, key: RankValue, site: Site) -> Non
     """Keep that a dict gets an entry under what this rank's samples say: a class, not the name of
     what is counted."""
     begun = base.keys is not None and all(name == "**" for name, _ in base.keys)
+    begun = begun and not isinstance(rooted(base.atoms[0]), Many)
     if not begun or not m.own(key.origins):
         return  # one that has its names already gets no others
     made = {thing.name.rpartition(".")[2] for thing in key.sources()}

@@ -12,6 +12,7 @@ from ddpify.ranks.origins import TEXT, Origin, Symbol, of_anything
 
 MAX_DEPS = 80
 TENSOR = "tensor?"  # so begins the key of a question whether a value is a tensor
+SHARDED = "sharded?"  # and whether a model is sharded, of one that is not seen to be
 
 
 class Made(Symbol):

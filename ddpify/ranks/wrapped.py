@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from ddpify.ranks import functions
+from collections.abc import Iterator
+
+from ddpify.ranks import assigning, functions
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import constant
+from ddpify.ranks.values import constant, of, symbol
+
+_MANY = 60
 
 
 def modes(m: RankMachine, f: RankFrame, one: RankCall) -> None:
-    """Enter the ``train`` that the project writes for a wrapped model."""
+    """Enter the ``train`` that the project writes for a wrapped model; keep that modules evaluate:
+    what their methods do ``if self.training`` they do not do until somebody trains them again."""
     if one.method not in ("train", "eval") or one.receiver is None:
         return
     given = one.arg(0, "mode") or constant(True)
@@ -21,6 +26,22 @@ def modes(m: RankMachine, f: RankFrame, one: RankCall) -> None:
         if info is not None:
             bound = RankThing("function", info.qualname, info=info, receiver=thing)
             functions.enter(m, f, bound, (mode,), {}, one)
+    training = mode if mode.constant is False else symbol(f"training@{one.site}")
+    for thing in _modules(one.receiver, set()):
+        assigning.set_attribute(m, of(thing), "training", training, one.site)
+
+
+def _modules(value: RankValue, seen: set[RankThing]) -> Iterator[RankThing]:
+    """The models of the project among these and in them."""
+    for thing in value.things:
+        if thing in seen or len(seen) > _MANY:
+            continue
+        seen.add(thing)
+        if thing.cls is not None and thing.cls.inherits("torch.nn.Module"):
+            yield thing
+        for held in thing.attrs.values():
+            for one in (held, *(held.items or ())):
+                yield from _modules(one, seen)
 
 
 def is_unsynced(forward: RankCall, wrapper: RankThing) -> bool:

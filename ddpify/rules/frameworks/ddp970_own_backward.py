@@ -7,7 +7,7 @@ from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import text
+from ddpify.ranks.values import Maybe, text
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.accelerated import ACCELERATED, FABRICATED
@@ -74,11 +74,20 @@ def _past_engines(run: Run) -> Iterator[Finding]:
         for backward in run.backwards:
             if backward.method != "backward" or made not in set(_forwards(backward)):
                 continue
-            if not any(excludes(run, one, backward) for one in arms):  # a start without the engine
+            without = any(excludes(run, one, backward) for one in arms)
+            if not (without or _needs_what_is_not_there(run, backward)):  # a start without it
                 yield Finding("DDP970", backward.site, *_BACK, because=because)
         for step in run.methods("step") if "step" not in called and "backward" in called else ():
             if text(step.receiver.atoms[0] if step.receiver else "") == f"optimizer@{engine.site}":
                 yield Finding("DDP970", step.site, *_STEP, because=because)
+
+
+def _needs_what_is_not_there(run: Run, backward: RankCall) -> bool:
+    """Whether the same round uses what one way of making it all leaves ``None``, that with the
+    engine: ``scaler = schedule = None``; ``schedule.step()`` is of the other way."""
+    near = (c for c in run.calls if c.loops == backward.loops and c.function is backward.function)
+    asked = (c.receiver for c in near if c.receiver is not None and c.guards == backward.guards)
+    return any(isinstance(one.atoms[0], Maybe) for one in asked)
 
 
 def _forwards(backward: RankCall) -> Iterable[RankThing]:
