@@ -25,7 +25,7 @@ def choices(run: Run) -> Iterator[tuple[Store, str]]:
 
 
 def _numbers(run: Run, value: RankValue) -> str:
-    """The GPUs that are named here, or by an option's default; `--device 0,1` is the user's word."""
+    """The GPUs named here, or by an option's default; `--device 0,1` is the user's word."""
     text = str(value.constant if value.constant is not None else default_of(run, value))
     return text if re.fullmatch(r"\d+(,\s*\d+)*", text) else ""
 
