@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ddpify.ranks.events import Store
 from ddpify.ranks.model import ALL, RankValue
 from ddpify.ranks.run import Run
-from ddpify.rules.process.options import default_of
+from ddpify.rules.shared.options import default_of
 from ddpify.rules.shared.parents import in_parent
 from ddpify.rules.shared.placing import VISIBLE
 
