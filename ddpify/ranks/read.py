@@ -29,7 +29,7 @@ from ddpify.ranks.machine import RankReader
 from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.run import Run
-from ddpify.ranks.single import is_idle, is_tested, one_process
+from ddpify.ranks.single import drives, is_idle, is_tested, one_process
 from ddpify.ranks.values import constant, of
 
 # The largest of ten well-known repositories takes 75,000 for all its runs, 6,000 for one.
@@ -200,7 +200,7 @@ def _excludes(opener: RankCall, call: RankCall) -> bool:
 
 
 def _is_distributed(run: Run) -> bool:
-    if one_process(run) or is_tested(run):
+    if one_process(run) or is_tested(run) or drives(run):
         return False
     if run.unopened is not None:
         return True

@@ -1,4 +1,5 @@
-"""Programs that are one process: they say ``world_size=1``, ``devices=1``, or pytest runs them."""
+"""Programs that are one process: they say ``world_size=1``, ``devices=1``, they start Ray's actors,
+or pytest runs them."""
 
 from __future__ import annotations
 
@@ -22,6 +23,11 @@ def one_process(run: Run) -> bool:
     if not opened and not made:
         return False
     return all(map(_one_device, made)) and all(_one_member(run, call) for call in opened)
+
+
+def drives(run: Run) -> bool:
+    """Whether it is the one process that starts Ray's actors, which open the group."""
+    return run.opener is None and any(call.everywhere for call in run.named("ray.init"))
 
 
 def runs_alone(run: Run) -> bool:

@@ -11,7 +11,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects.effects import gated
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
-from ddpify.rules.shared.folders import made
+from ddpify.rules.shared.folders import is_race, made
 from ddpify.rules.shared.meetings import at_once, done_before
 from ddpify.rules.shared.outputs import by_all, caught, own
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
@@ -42,11 +42,13 @@ def lint(run: Run) -> Iterable[Finding]:
         if done_before(run, call) or caught(call):
             continue
         if by_all(run, call) and at_once(run, call):
+            race = is_race(run, call, path)
             yield Finding(
                 "DDP503",
                 call.site,
-                "every rank makes this directory: FileExistsError on those that come second",
-                Severity.ERROR,
+                "every rank makes this directory: FileExistsError on those that come second"
+                + (", where both have found none" if race else ""),
+                Severity.WARNING if race else Severity.ERROR,
                 on_rank_zero(run, call),
                 "pass exist_ok=True, or make it on the rank with number 0 only",
             )

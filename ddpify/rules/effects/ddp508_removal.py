@@ -9,7 +9,7 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.folders import removed
+from ddpify.rules.shared.folders import is_race, removed
 from ddpify.rules.shared.meetings import at_once, done_before, for_missing
 from ddpify.rules.shared.outputs import by_all, caught, own
 from ddpify.rules.shared.rank_zero import on_rank_zero
@@ -25,11 +25,13 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         once = for_missing(call) and done_before(run, call)
         if by_all(run, call) and at_once(run, call) and not once:
+            race = is_race(run, call, path)
             yield Finding(
                 "DDP508",
                 call.site,
-                "every rank removes this: FileNotFoundError on those that come second",
-                Severity.ERROR,
+                "every rank removes this: FileNotFoundError on those that come second"
+                + (", where both have found it" if race else ""),
+                Severity.WARNING if race else Severity.ERROR,
                 on_rank_zero(run, call),
                 "remove it on the rank with number 0 only",
             )

@@ -12,7 +12,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, PROJECT, SCRIPT, SINGLE, TRAINER, changed
-from ddpify.rules.process.options import is_fixed, is_option
+from ddpify.rules.shared.options import is_fixed, is_option
 from ddpify.rules.shared.outputs import by_all
 from ddpify.rules.shared.placing import (
     by_number,

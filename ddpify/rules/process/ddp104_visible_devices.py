@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from ddpify.facts.events import Bind
 from ddpify.facts.model import Facts
-from ddpify.ranks.model import ALL, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
-from ddpify.rules.process.options import default_of
-from ddpify.rules.shared.parents import in_parent
 from ddpify.rules.shared.placing import VISIBLE
+from ddpify.rules.shared.visible import choices
 from ddpify.settings import Settings
 
 # Known from torchrun's environment: the assignment mostly runs before there is a group.
@@ -47,25 +44,15 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per choice of the visible GPUs that is the same on all ranks."""
     if run.session is None and not run.frameworks:
         return
-    for store in run.stores:
-        ours = store.key == VISIBLE and store.element and "os.environ" in store.base.names()
-        if not ours or store.ranks != ALL or store.value.by_rank or in_parent(run, store):
-            continue
-        if any(g.test.by_rank for g in store.guards) or not _is_choice(run, store.value):
-            continue
+    for store, numbers in choices(run):
+        meant = run.session is None and "," not in numbers  # for one process, as far as is seen
         yield Finding(
             "DDP104",
             store.site,
             "every rank hides all GPUs but these, which the launcher has dealt out already",
-            Severity.WARNING,
+            Severity.NOTE if meant else Severity.WARNING,
             advice="set CUDA_VISIBLE_DEVICES for torchrun, on its command line",
         )
-
-
-def _is_choice(run: Run, value: RankValue) -> bool:
-    """Whether GPUs are named here, or by an option's default; `--device 0,1` is the user's word."""
-    text = value.constant if value.constant is not None else default_of(run, value)
-    return re.fullmatch(r"\d+(,\s*\d+)*", str(text)) is not None
 
 
 RULE = Rule(

@@ -9,7 +9,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
-from ddpify.rules.process.options import additions, destination, is_local_rank
+from ddpify.rules.shared.options import additions, destination, is_local_rank
 from ddpify.rules.shared.written import attribute_is_read
 
 

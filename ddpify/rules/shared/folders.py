@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any, Final
 
-from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import TEXT, Symbol
+from ddpify.ranks.events import Exit
+from ddpify.ranks.model import RankCall, RankGuard, RankThing, RankValue
+from ddpify.ranks.origins import FILES, TEXT, Symbol
+from ddpify.ranks.run import Run
+from ddpify.ranks.values import same
 from ddpify.ranks.words import FILE_TESTS, PATH_TESTS
 
 # Calls whose result is the path of what they are given, one part after the other.
@@ -57,6 +60,33 @@ def looked_for(call: RankCall) -> RankValue | None:
     if call.name in FILE_TESTS:
         return call.arg(0, "path")
     return _path(call, PATH_TESTS)
+
+
+def is_race(run: Run, call: RankCall, path: RankValue) -> bool:
+    """Whether ranks fail at a call that makes or removes something only if they come at one time:
+    each looks for files before, or removes what it has found or what another has made again."""
+    if any(map(_looks, call.guards)) or any(_is_found(thing) for thing in path.sources()):
+        return True
+    if any(_has_looked(leave, call) for leave in run.exits):
+        return True
+    removals = (removed(one) for one in run.calls if one.order < call.order)
+    return any(one is not None and all(map(same, one.atoms, path.atoms)) for one in removals)
+
+
+def _looks(guard: RankGuard) -> bool:
+    return guard.test.has(FILES)
+
+
+def _is_found(thing: RankThing) -> bool:
+    return thing.call is not None and listed(thing.call) is not None
+
+
+def _has_looked(leave: Exit, call: RankCall) -> bool:
+    """``if os.path.isdir(path): return`` in a function on the way to a call."""
+    entered = (one for one in call.stack if one.target is leave.function)
+    return any(one.order < leave.order < call.order for one in entered) and any(
+        map(_looks, leave.guards)
+    )
 
 
 def _path(call: RankCall, methods: frozenset[str]) -> RankValue | None:

@@ -21,6 +21,7 @@ from ddpify.ranks.words import FILE_TESTS, OWN_FILES
 from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.feeds import held
 from ddpify.rules.shared.parents import in_parent
+from ddpify.rules.shared.visible import shows_one
 from ddpify.site import Site
 
 # Calls that write a file: where the path is among the arguments, -1 for the receiver itself.
@@ -231,8 +232,10 @@ def difference(run: Run, write: Write) -> tuple[tuple[Site, str], ...]:
 
 
 def _differs_by(run: Run, write: Write) -> set[Origin]:
+    """What a temporary file is called says nothing of what is in it."""
     origins = (origin for value in _written(run, write) for origin in spread(value))
-    return {origin for origin in origins if origin.kind in (RANK, DATA, CLOCK, RANDOM)}
+    kinds = (RANK, DATA, CLOCK, RANDOM)
+    return {one for one in origins if one.kind in kinds and one.what not in OWN_FILES}
 
 
 def _written(run: Run, write: Write) -> Iterator[RankValue]:
@@ -269,6 +272,10 @@ def _has_ranks(run: Run) -> bool:
         return True
     if not run.script:
         return bool(run.frameworks) and not runs_alone(run)
+    if run.opener is None and not run.joined and not run.assumed:
+        return False  # others of the project open a group, and this one does not come to it
+    if shows_one(run):
+        return False  # a framework's objects work in one process as well
     if run.assumed or not run.frameworks or not run.frameworks <= _IDLE:
         return bool(run.frameworks)
     return run.opener is not None or any(map(_may_start, run.calls))
