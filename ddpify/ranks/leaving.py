@@ -28,7 +28,7 @@ class _Left:
 
 
 @dataclass
-class Block:
+class ReadBlock:
     """A loop, or a function, while it is read: how long the journal was, who came, under what.
 
     ``stayed``: who left it as its last act, under no condition: the names are as they left them.
@@ -44,9 +44,9 @@ class Block:
 
 
 @contextmanager
-def block(m: RankMachine, f: RankFrame, node: ast.AST, *kinds: str) -> Iterator[Block]:
+def block(m: RankMachine, f: RankFrame, node: ast.AST, *kinds: str) -> Iterator[ReadBlock]:
     """A block that these exits leave."""
-    one = Block(node, len(m.journal), m.live, len(m.here.guards), kinds)
+    one = ReadBlock(node, len(m.journal), m.live, len(m.here.guards), kinds)
     f.blocks.append(one)
     try:
         yield one
@@ -66,7 +66,7 @@ def note(m: RankMachine, f: RankFrame, kind: str) -> None:
     one.left.append(_Left(m.live, changes, m.here.guards[one.depth :]))
 
 
-def join(m: RankMachine, f: RankFrame, one: Block, through: int) -> None:
+def join(m: RankMachine, f: RankFrame, one: ReadBlock, through: int) -> None:
     """After a block: what is set is what any of those had set who come here; ``through``: the
     ranks that may have come to its end."""
     spaces = {key: space for left in one.left for key, (space, _) in left.changes.items()}
@@ -127,12 +127,12 @@ def only_on(
             m.write(space, key, merge(name, (first, second), why))
 
 
-def _reasons(m: RankMachine, one: Block) -> frozenset[Origin]:
+def _reasons(m: RankMachine, one: ReadBlock) -> frozenset[Origin]:
     """Why not all may have left at the same place."""
     tests = [guard.test for left in one.left for guard in left.guards]
     apart = (test for test in tests if test.by_rank or m.is_local(test, one.live))
     return frozenset().union(*(test.origins for test in apart))
 
 
-def _by_rank(f: RankFrame, one: Block) -> frozenset[Origin]:
+def _by_rank(f: RankFrame, one: ReadBlock) -> frozenset[Origin]:
     return frozenset({Origin(RANK, "rank", f.module.site(one.node))})
