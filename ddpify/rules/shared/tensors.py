@@ -14,7 +14,7 @@ from ddpify.rules.shared import arrays
 _FLOATS: Final = frozenset("zeros ones empty rand randn linspace eye".split())
 _BY_VALUE: Final = {"tensor": 0, "full": 1, "arange": 0, "as_tensor": 0}
 _LIKE: Final = frozenset("zeros_like ones_like empty_like rand_like randn_like".split())
-_KEEPING: Final = frozenset("clone detach contiguous view reshape squeeze flatten sum".split())
+_KEEPING: Final = frozenset("clone detach contiguous reshape squeeze flatten sum".split())
 _MAKERS: Final = frozenset(
     f"torch.{name}" for name in (*_FLOATS, *_BY_VALUE, "randint", "randperm", "from_numpy")
 )
