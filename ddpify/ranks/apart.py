@@ -59,13 +59,17 @@ def where(items: Sequence[Item], known: Mapping[str, bool]) -> list[Item]:
 
 
 def _answer(test: Any, known: Mapping[str, bool]) -> bool | None:
-    """Whether a condition holds, where others are known, it or its opposite."""
+    """Whether a condition holds, where others are known: of both, of either, of the opposite."""
     for key in _named(test) & known.keys():
         return known[key]
     opposite = text(test).removeprefix("not ")
     if opposite in known:
         return not known[opposite]
-    return None
+    kind, *parts = (test.parts if isinstance(test, Symbol) else ()) or ("",)
+    if kind not in ("And", "Or"):
+        return None
+    held, decides = [_answer(part, known) for part in parts], kind == "Or"
+    return decides if decides in held else None if None in held else not decides
 
 
 def asks_the_kind(guards: Sequence[RankGuard], guard: RankGuard) -> bool:
