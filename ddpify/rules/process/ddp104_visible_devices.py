@@ -11,6 +11,7 @@ from ddpify.ranks.model import ALL, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.effects.collectives import ASKS
 from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
 from ddpify.rules.process.options import default_of
 from ddpify.rules.shared.parents import in_parent
@@ -45,8 +46,8 @@ def _is_guarded(facts: Facts, bind: Bind) -> bool:
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per choice of the visible GPUs that is the same on all ranks."""
-    if run.session is None and not run.frameworks:
-        return
+    if (run.session is None and not run.frameworks) or any(run.named(*ASKS)):
+        return  # who is asked at the terminal has started one process, by hand
     for store in run.stores:
         ours = store.key == VISIBLE and store.element and "os.environ" in store.base.names()
         if not ours or store.ranks != ALL or store.value.by_rank or in_parent(run, store):
