@@ -43,7 +43,7 @@ OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 # They are imported for much else.
 _IDLE = frozenset({"lightning", "transformers"})
-_DRIVES = ("ray.init", "ray.get")  # by one process: the ranks are the workers that it waits for
+_DRIVES = ("ray.init",)  # by one process: the ranks are the workers that it waits for
 _STARTING = (words.TRAINER, *words.COMMANDLINES, words.HF_TRAINER, words.HF_ARGUMENTS)
 # What a path is made from when each process has its own, or when nothing reaches the disk.
 _OWN = (
