@@ -18,9 +18,7 @@ from tests.projects import unmarked
 
 FOLDER = Path(__file__).parent / "cases"
 _FILE = re.compile(r"^--- (\S+)\n", re.MULTILINE)
-_MARK = re.compile(
-    r"(?:#|<!--).*?\b(DDP\d{3}(?: \| DDP\d{3})*)(?: \((error|warning|note)\))?"
-)
+_MARK = re.compile(r"(?:#|<!--).*?\b(DDP\d{3}(?: \| DDP\d{3})*)(?: \((error|warning|note)\))?")
 
 
 @dataclass(frozen=True)

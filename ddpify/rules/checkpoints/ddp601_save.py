@@ -50,7 +50,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per checkpoint that every rank writes to one path."""
     for write in checkpoints(run):
-        if (its_own(write) and not named_apart(run, write.path)) or not by_all(run, write.call):
+        if (its_own(run, write) and not named_apart(run, write.path)) or not by_all(
+            run, write.call
+        ):
             continue
         if at_once(run, write.call) and not done_before(run, write.call):
             damaged = unequal(run, write)

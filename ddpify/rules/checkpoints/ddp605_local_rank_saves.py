@@ -26,7 +26,7 @@ def lint(run: Run) -> Iterable[Finding]:
         return
     for write in checkpoints(run):
         guard = _by_local_rank(run, write.call)
-        if guard is not None and not its_own(write) and not _on_node(write):
+        if guard is not None and not its_own(run, write) and not _on_node(write):
             yield Finding(
                 "DDP605",
                 write.call.site,

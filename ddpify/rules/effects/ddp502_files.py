@@ -75,7 +75,9 @@ def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per file that every rank writes under one path."""
     for write in files(run):
-        if (its_own(write) and not named_apart(run, write.path)) or not by_all(run, write.call):
+        if (its_own(run, write) and not named_apart(run, write.path)) or not by_all(
+            run, write.call
+        ):
             continue
         if same_beginning(run, write.call) or done_before(run, write.call):
             continue

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ddpify.ranks import words
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY
 from ddpify.ranks.prepared import CALLS
@@ -26,6 +27,10 @@ _OWN_METRICS = ("torchmetrics.", "evaluate.", "ignite.", "torcheval.", "accelera
 _SEEN = ("torch.", "builtins.", "numpy.", "functools.", "einops.")
 _SAYS_SO = re.compile("reduce|gather|sync|merge|broadcast")
 _SPELLS = ("builtins.str", "builtins.int", "builtins.float", "builtins.round", "builtins.format")
+_ASKS = frozenset(
+    {*words.RANK_CALLS, *words.SIZE_CALLS, *words.RANK_AND_SIZE_CALLS, *words.TRUE_CALLS}
+    | {f"{words.DIST}is_initialized"}
+)
 _STARTS = ("torch.zeros", "torch.tensor", "torch.zeros_like")
 _KEEPS = ("save", "copy")
 _SHOWN = frozenset(
@@ -181,12 +186,13 @@ def acted_on(run: Run, site: Site) -> Iterable[tuple[Site, str]]:
 def _guards(run: Run) -> Iterator[RankGuard]:
     """Conditions of what all ranks may do, apart from showing something or ending the job.
 
-    A function that only spells a number, ``if x < 1: return f"{x:.3f}"``, does nothing.
+    A function that only spells a number, ``if x < 1: return f"{x:.3f}"``, does nothing, and one
+    that asks for the rank neither: ``if best and is_main(): save()`` is what rank 0 does.
     """
-    busy = {call.function for call in run.calls if not call.name.startswith(_SPELLS)}
+    busy = {call.function for call in run.calls if _does(call)}
     ending = {(g.node, g.holds) for e in run.exits if e.kind == "abort" for g in e.guards[-1:]}
     for call in run.calls:
-        if call.everywhere and not shows(call) and call.function in busy:
+        if call.everywhere and _does(call) and not shows(call) and call.function in busy:
             yield from (guard for guard in call.guards if (guard.node, guard.holds) not in ending)
     for store in run.stores:
         if store.ranks == ALL:
@@ -195,6 +201,12 @@ def _guards(run: Run) -> Iterator[RankGuard]:
         spells = one.kind == "return" and one.function not in busy
         if one.ranks == ALL and one.kind != "abort" and not spells:
             yield from one.guards
+
+
+def _does(call: RankCall) -> bool:
+    """Whether a call may have an effect: of a function that is read, its own calls tell."""
+    asks = call.name in _ASKS or call.name.startswith(_SPELLS)
+    return call.target is None and not asks
 
 
 def _decides(guard: RankGuard, site: Site) -> bool:

@@ -48,15 +48,21 @@ def _is_seeded(run: Run, seeding: RankCall, loader: RankThing) -> bool:
 def _augments(loader: RankThing) -> RankThing | None:
     """What draws at random in the loader's data set: a transform, or a method of its class."""
     dataset = dataset_of(loader)
-    for thing in held(dataset) if dataset is not None else ():
+    holds = held(dataset) if dataset is not None else set()
+    for thing in holds:
         name = thing.name.rpartition(".")[2]
         transform = thing.kind == "result" and thing.name.startswith(_TRANSFORMS)
         if transform and name.startswith(_DRAWS):
             return thing
-        method = thing.cls.method("__getitem__") if thing.cls is not None else None
-        if method is not None and _is_random(method):
-            return thing
+        made = [one for one in holds if one.site == thing.site and one.cls is not None]
+        if thing.cls is not None and all(map(_draws, made)):
+            return thing  # where a key chooses one of several classes, each of them draws
     return None
+
+
+def _draws(thing: RankThing) -> bool:
+    method = thing.cls.method("__getitem__") if thing.cls is not None else None
+    return method is not None and _is_random(method)
 
 
 def _is_random(method: FunctionDefinition) -> bool:

@@ -122,8 +122,14 @@ def checkpoints(run: Run) -> Iterator[Write]:
             path = call.arg(*CHECKPOINTS[call.name])
             if path is None or not _is_stream(path):
                 yield Write(call, path)
-        elif call.method == "save_pretrained" and "is_main_process" not in call.kwargs:
+        elif call.method == "save_pretrained" and _saves_itself(call):
             yield Write(call, call.arg(0, "save_directory"))
+
+
+def _saves_itself(call: RankCall) -> bool:
+    """Whether a library writes, on each rank that calls: of the program's own function, read like
+    any other, what it calls tells."""
+    return call.target is None and "is_main_process" not in call.kwargs
 
 
 def opens_to_write(call: RankCall) -> bool:
@@ -203,14 +209,35 @@ def _is_each_rank_s(origin: Origin) -> bool:
     return origin.kind in (DATA, CLOCK, RANDOM) and origin.what not in FILE_TESTS
 
 
-def its_own(write: Write) -> bool:
+def its_own(run: Run, write: Write) -> bool:
     """``own``; a path that is not seen may be among what the callers gave."""
     if write.call.name in MOVES and own(write.call.arg(0, "src")):
         return True  # a whole file takes the place of another
     if write.path is not None:
-        return own(write.path)
+        return own(write.path) or _goes_along(run, write)
     given = [v for call in write.call.stack[-1:] for v in (*call.args, *call.kwargs.values())]
     return any(own(value) for value in given)
+
+
+def _goes_along(run: Run, write: Write) -> bool:
+    """Whether a path belongs to a sample: ``for one, path in zip(this rank's outputs, paths)``."""
+    path = write.call.node_of(*CHECKPOINTS.get(write.call.name, (-1, "")))
+    names = {n.id for n in ast.walk(path) if isinstance(n, ast.Name)} if path is not None else set()
+    within = [
+        loop.module.site(loop.node.iter)
+        for loop in write.call.loops
+        if isinstance(loop.node, ast.For)
+        and names & {n.id for n in ast.walk(loop.node.target) if isinstance(n, ast.Name)}
+    ]
+    zipped = [one for one in run.named("builtins.zip") if any(map(one.site.within, within))]
+    return any(_is_unseen_beside(one.given) for one in zipped)
+
+
+def _is_unseen_beside(values: tuple[RankValue, ...]) -> bool:
+    """Whether what goes along with this rank's data is not seen: of a list of names it is."""
+    data = [any(origin.kind == DATA for origin in spread(value)) for value in values]
+    rest = [value for value, own_data in zip(values, data, strict=True) if not own_data]
+    return any(data) and all(value.items is None for value in rest)
 
 
 def unequal(run: Run, write: Write) -> bool:
@@ -266,7 +293,8 @@ def by_all(run: Run, call: RankCall) -> bool:
 def _has_ranks(run: Run) -> bool:
     """Whether there are several processes: a library that may start some is called to.
 
-    A model of transformers is one in one process as well; pytest runs a test in one.
+    A model of transformers is one in one process as well; pytest runs a test in one, and a driver
+    of Ray is one.
     """
     if run.session is not None:
         return True
