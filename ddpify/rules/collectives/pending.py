@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ddpify.ranks import words
+from ddpify.ranks.aliases import is_container
 from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Exit, Store, Touch
 from ddpify.ranks.inflight import RECEIVES, SENDS, flown, key_of, maker, overlap, spelled
@@ -201,7 +202,8 @@ class _Flight:
 
     def _touches(self, event: Event) -> bool:
         if isinstance(event, Store):
-            return self._is_it(event.base)
+            listed = is_container(event.base) or is_container(event.value)  # not a tensor's part
+            return not listed and self._is_it(event.base)
         reading = spelled(self.call) not in SENDS
         if isinstance(event, Touch):
             return (reading or event.changes) and overlap(event.key, self.key)

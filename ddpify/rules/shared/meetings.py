@@ -29,6 +29,7 @@ from ddpify.rules.shared.outputs import (
     opens_to_write,
     own,
 )
+from ddpify.rules.shared.parents import in_parent
 from ddpify.rules.shared.syntax import scope
 from ddpify.rules.shared.wrapped import exclusive
 
@@ -66,7 +67,7 @@ def early_reads(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     if not written:
         return
     for call, path in reads(run):
-        if own(path):
+        if own(path) or in_parent(run, call):
             continue
         early = [
             write
