@@ -160,7 +160,7 @@ def compare(name: str, a: RankValue, b: RankValue) -> RankValue:
         origins = frozenset(one for one in origins if not _is_content(one, a))
     if name in ("Eq", "NotEq") and any(map(_is_hash, (a, b))):  # with another of this process
         origins = frozenset(one for one in origins if one.what != HASH)
-    if name in ("In", "NotIn") and _is_dict(b):  # what it holds under its keys is not asked
+    if name in ("In", "NotIn") and is_dict(b):  # what it holds under its keys is not asked
         origins = spread(a) | frozenset(o for o in b.origins if o.kind != DATA)
     return RankValue((atoms[0], atoms[1]), (), deps, origins)
 
@@ -190,7 +190,8 @@ def _is_spelled(value: RankValue) -> bool:
     return whole and format_ is not None and isinstance(format_.constant, str)
 
 
-def _is_dict(value: RankValue) -> bool:
+def is_dict(value: RankValue) -> bool:
+    """Whether it is a dict, written out or made by ``dict``."""
     return value.keys is not None or any(text(a).startswith("dict@") for a in value.atoms)
 
 

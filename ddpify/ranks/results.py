@@ -9,11 +9,13 @@ from typing import Final
 from ddpify.python.words import OWN_FILES
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import (
+    CLOCK,
     DATA,
     IDENTITY,
     PART,
     PICKED,
     PIECE,
+    RANDOM,
     RANK,
     STRIDE,
     Origin,
@@ -52,6 +54,11 @@ _TAKING_APART: Final = frozenset(
     "parse_args parse_known_args parse_intermixed_args parse_args_into_dataclasses".split()
 )
 _IMPORTING: Final = frozenset({"importlib.import_module", "builtins.__import__"})
+# What a file holds, which is not each process's own because it lies in a folder of its own.
+_LOADS: Final = frozenset(
+    "torch.load torch.jit.load numpy.load numpy.loadtxt pandas.read_csv safetensors.torch.load_file"
+    " joblib.load builtins.open".split()
+)
 _FILLED: Final = frozenset("zeros_like ones_like empty_like".split())
 
 
@@ -65,6 +72,10 @@ def result(one: RankCall) -> RankValue:
     if one.method in _TAKING_APART or one.name in _IMPORTING:
         # which argument says what is not known; what a module holds is not what it is called
         value = replace(value, origins=frozenset(o for o in value.origins if o.kind in IDENTITY))
+    if one.name in _LOADS:
+        value = replace(
+            value, origins=frozenset(o for o in value.origins if o.kind not in (CLOCK, RANDOM))
+        )
     if one.method in _FILLED:  # as large as another one, which is all they have of it
         sizes = frozenset(o for o in value.origins if o.kind in IDENTITY or o.what in _SIZES)
         value = replace(value, origins=sizes)

@@ -93,24 +93,31 @@ def _one_member(run: Run, call: RankCall) -> bool:
 
 
 def _said(run: Run, call: RankCall) -> bool:
-    """Whether the program sets WORLD_SIZE to 1 before, wherever it opens the group."""
+    """Whether the program sets WORLD_SIZE to 1 before, or RANK to one number, wherever it opens the
+    group."""
+    sizes, ranks = (_set_before(run, call, name) for name in ("WORLD_SIZE", "RANK"))
+    return (bool(sizes) and set(sizes) == {"1"}) or (bool(ranks) and "None" not in ranks)
+
+
+def _set_before(run: Run, call: RankCall, name: str) -> list[str]:
+    """What a variable of the environment is set to before a call; "None" if that is not known, or
+    not done wherever the call is made."""
     stores = [
         (store, store.value)
         for store in run.stores
-        if store.key == "WORLD_SIZE" and "os.environ" in store.base.names()
+        if store.key == name and "os.environ" in store.base.names()
     ]
     updates = [
         (one, value)
         for one in run.named("os.environ.update")
         for key, value in (*one.kwargs.items(), *((one.args[0].keys or ()) if one.args else ()))
-        if key == "WORLD_SIZE"
+        if key == name
     ]
-    said = [
-        str(value.constant) == "1" and set(one.guards) <= set(call.guards)
+    return [
+        str(value.constant if set(one.guards) <= set(call.guards) else None)
         for one, value in chain[tuple[Store | RankCall, RankValue]](stores, updates)
         if one.order < call.order
     ]
-    return bool(said) and all(said)
 
 
 def may_be_several(trainer: RankCall) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from ddpify.ranks.attempts import Handler, ends
 from ddpify.ranks.frames import node_of_function
-from ddpify.ranks.model import RankCall
+from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
+from ddpify.ranks.words import COLLECTIVE_CALLS
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.passed_over import is_repeated, met_alone
 from ddpify.rules.examples.gradients import trained
@@ -18,6 +19,8 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per handler that lets a loop go on after a failed exchange."""
     met = list(exchanges(run)) if run.joined else []
     for call in met:
+        if call.ranks != ALL and call.name in COLLECTIVE_CALLS:
+            continue  # the others do not come to it: DDP806 says so where that is wrong
         for tried in call.swallows:
             agreed = any(one.place_in(handler.body) for one in met for handler in tried.handlers)
             if is_repeated(call, tried) and not agreed:

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts
-from ddpify.ranks.model import RankCall
+from ddpify.ranks.model import ALL, RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects.effects import gated
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
-from ddpify.rules.shared.folders import is_race, made
-from ddpify.rules.shared.meetings import at_once, done_before
+from ddpify.rules.shared.folders import is_race, made, removed
+from ddpify.rules.shared.meetings import at_once, done_before, one_path
 from ddpify.rules.shared.outputs import by_all, caught, own
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.settings import Settings
@@ -39,7 +39,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
         if path is None or own(path) or _may_exist(call):
             continue
-        if done_before(run, call) or caught(call):
+        if done_before(run, call) or caught(call) or _is_there(run, call, path):
             continue
         if by_all(run, call) and at_once(run, call):
             race = is_race(run, call, path)
@@ -52,6 +52,21 @@ def lint(run: Run) -> Iterable[Finding]:
                 on_rank_zero(run, call),
                 "pass exist_ok=True, or make it on the rank with number 0 only",
             )
+
+
+def _is_there(run: Run, call: RankCall, path: RankValue) -> bool:
+    """Whether each rank has made it before, there or not, so that it finds it now."""
+    if not is_race(run, call, path) or any(removed(one) is not None for one in run.calls):
+        return False
+    return any(
+        one.order < call.order
+        and one.ranks == ALL
+        and _may_exist(one)
+        and set(one.guards) <= set(call.guards)
+        and (where := made(one)) is not None
+        and one_path(where, path)
+        for one in run.calls
+    )
 
 
 def _may_exist(call: RankCall) -> bool:

@@ -345,12 +345,15 @@ def _unsure(guard: RankGuard) -> bool:
     """Whether a value may depend on the rank: SLURM_PROCID and the like are the rank as well.
 
     An exception is each rank's own: the first that comes may find the file missing, no other does.
-    Which packages are installed is the same for all.
+    Which packages are installed is the same for all. What a library gives as some rank is one.
     """
     if guard.test.known:
         return False
     if _is_handler(guard):
         return ast.unparse(guard.node) not in ("ImportError", "ModuleNotFoundError")
+    asked = {thing.name for thing in guard.test.sources() if thing.kind == "result"}
+    if any(name.endswith("rank") for name in asked):
+        return True
     return guard.test.by_rank or any("environ[" in str(atom) for atom in guard.test.atoms)
 
 
