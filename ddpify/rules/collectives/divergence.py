@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from ddpify.ranks import words
+from ddpify.ranks import other_libraries, words
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard
 from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM, Origin
 from ddpify.ranks.prepared import may_shard
@@ -46,7 +46,7 @@ def findings(run: Run, code: str) -> Iterator[Finding]:
     """The findings of one rule: the first of each condition, if it is of that rule's kind."""
     firsts: dict[object, Mismatch] = {}
     for one in run.mismatches:
-        if not _at_the_end(run, one) and not _is_swallowed(one):
+        if not _at_the_end(run, one) and not _is_swallowed(one) and not _is_single(run, one):
             firsts.setdefault(_cause(one), one)
     for one in firsts.values():
         if _code(one) == code and not (code == FORWARD and is_made_up(run, one)):
@@ -60,6 +60,16 @@ def _at_the_end(run: Run, one: Mismatch) -> bool:
         return False
     others = (ALL & ~one.ranks) or ALL
     return not any(call.ranks & others for call in _in_turn(run, event))
+
+
+def _is_single(run: Run, one: Mismatch) -> bool:
+    """Whether MPI's world may be one process: torchrun, not mpiexec, says the rank to a program
+    that opens its group without one."""
+    met, opened = one.event.call, run.session
+    if met is None or opened is None or not met.name.startswith(other_libraries.MPI):
+        return False
+    told = opened.arg(4, "rank") is not None or any(store.key == "RANK" for store in run.stores)
+    return not told and not any(run.named("os.environ.update", "os.environ.setdefault"))
 
 
 def _is_swallowed(one: Mismatch) -> bool:

@@ -19,6 +19,7 @@ from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.model.asking import ASKED_FIRST, asks_what_it_is
 from ddpify.rules.model.overrides import OVERRIDDEN, asked_of_inner, has, of_parallel
+from ddpify.rules.shared.fields import layers
 from ddpify.rules.shared.shards import Shards
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -192,7 +193,7 @@ def lint(run: Run) -> Iterable[Finding]:
             or not _all_wrappers(read.base)
         ):
             continue
-        if name != "__getitem__" and not _of_inner(read):
+        if (name != "__getitem__" and not _of_inner(read)) or not _is_wrapped(run, read):
             continue
         yield Finding(
             "DDP303",
@@ -253,6 +254,13 @@ def _given_whole(run: Run) -> Iterable[Finding]:
 def _all_wrappers(value: RankValue) -> bool:
     things = value.things
     return bool(things) and all(t.kind == "result" and t.name == words.DDP for t in things)
+
+
+def _is_wrapped(run: Run, read: Read) -> bool:
+    """Whether it surely has a wrapper: Accelerate leaves alone what has nothing to train."""
+    made = [t for t in read.base.things if t.call is not None and t.call.name != words.DDP]
+    inner = [i for t in made if "module" in t.attrs for i in t.attrs["module"].things]
+    return all(i.cls is None or layers(run, i.cls) for i in inner)
 
 
 def _of_inner(read: Read) -> bool:
