@@ -19,6 +19,7 @@ from ddpify.settings import Settings, nearest_pyproject
 from ddpify.site import Site
 from ddpify.source import Source, UnreadableSource
 
+_OPTION = "DDP107"  # an option of the launcher's, which torchrun does not pass
 _HINTS = re.compile(
     rb"distributed|lightning|accelerate|deepspeed|horovod|mpi4py|fsdp", re.IGNORECASE
 )
@@ -62,7 +63,7 @@ class Judge:
         copies = Copies.of(self._group.root, self._readable(texts or {}), linted.others)
         written = () if texts else copies.findings()  # of files on disk, no editor's buffer
         fixable = map(copies.renewing, linted.findings)
-        found = _unique((*written, *fixable, *self._launched()))
+        found = self._as_started([*_unique((*written, *fixable, *self._launched()))])
         kept = self._heard([one for one in found if self._settings.wants(one.rule)])
         return CacheEntry(
             tuple(sorted(kept, key=order)),
@@ -85,6 +86,16 @@ class Judge:
         old = legacy.findings(root, files) if self._settings.wants(legacy.CODE) else []
         more = per_task.findings(root, files) if self._settings.wants(per_task.CODE) else []
         return [*old, *more]
+
+    def _as_started(self, found: list[Finding]) -> list[Finding]:
+        """Without what torchrun alone would do, where the project starts all by the old launcher:
+        it passes the option that torchrun does not."""
+        from ddpify.launchers import legacy
+
+        old = any(one.rule == legacy.CODE for one in found)
+        if not old or any(b"torchrun" in self._contents[file] for file in self._group.launchers):
+            return found
+        return [one for one in found if one.rule != _OPTION]
 
     def _heard(self, findings: Sequence[Finding]) -> list[Finding]:
         """Those that no setting and no comment silences, and the comments that are unused."""

@@ -122,7 +122,19 @@ def _is_used(run: Run, write: Write) -> bool:
 
 def _is_quiet(run: Run, call: RankCall) -> bool:
     """Whether a log is opened by all and written by one, as its loggers are stopped elsewhere."""
-    return call.name.startswith("logging.") and run.once(by_rank)
+    if not call.name.startswith("logging."):
+        return False
+    return run.once(by_rank) or any(_is_main_s(one, call) for one in run.methods("addHandler"))
+
+
+def _is_main_s(adding: RankCall, call: RankCall) -> bool:
+    """Whether a log is given to a logger of Accelerate, which only the main process writes to."""
+    made = call.result.things if call.result is not None else ()
+    owners = adding.receiver.sources() if adding.receiver is not None else ()
+    given = {thing for value in adding.given for thing in value.things}
+    return not given.isdisjoint(made) and any(
+        thing.name.startswith("accelerate.logging.get_logger") for thing in owners
+    )
 
 
 RULE = Rule(

@@ -1,0 +1,54 @@
+"""What torchrun would do is said of programs that may be started by it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddpify import cli
+from tests.projects import put
+
+PROGRAM = """\
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=0)
+args = parser.parse_args()
+torch.cuda.set_device(args.local_rank)
+dist.init_process_group("nccl")
+model = DDP(nn.Linear(2, 1).cuda(), device_ids=[args.local_rank])
+model(torch.randn(4, 2).cuda()).mean().backward()
+dist.destroy_process_group()
+"""
+OLD = "python -m torch.distributed.launch --nproc_per_node 2 main.py\n"
+NEW = "torchrun --nproc-per-node 2 main.py\n"
+
+
+@pytest.mark.parametrize(
+    ("started", "said"),
+    [
+        pytest.param({}, True, id="by-nobody-knows-what"),
+        pytest.param({"run.sh": NEW}, True, id="by-torchrun"),
+        pytest.param({"run.sh": OLD}, False, id="by-the-old-launcher"),
+        pytest.param({"run.sh": OLD, "new.sh": NEW}, True, id="by-both"),
+    ],
+)
+def test_the_launchers_option_is_missed_by_torchrun_alone(
+    started: dict[str, str],
+    said: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    put({"main.py": PROGRAM, **started}, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    cli.main(["check", ".", "--no-cache", "--output-format", "json"])
+    codes = {one["rule"] for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert ("DDP107" in codes) is said
