@@ -9,7 +9,6 @@ from ddpify.facts.model import Facts
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
-from ddpify.rules.effects.collectives import ASKS
 from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
 from ddpify.rules.shared.placing import VISIBLE
 from ddpify.rules.shared.visible import choices
@@ -43,8 +42,8 @@ def _is_guarded(facts: Facts, bind: Bind) -> bool:
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per choice of the visible GPUs that is the same on all ranks."""
-    if (run.session is None and not run.frameworks) or any(run.named(*ASKS)):
-        return  # who is asked at the terminal has started one process, by hand
+    if run.session is None and not run.frameworks:
+        return
     for store, numbers in choices(run):
         meant = run.session is None and "," not in numbers  # for one process, as far as is seen
         yield Finding(
