@@ -220,7 +220,7 @@ def _isinstance(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None
 
 
 _SHARDED_KINDS: Final = frozenset(
-    {words.FSDP, *(f"torch.distributed.{m}.FSDPModule" for m in ("fsdp", "_composable.fsdp"))}
+    {words.FSDP, *(f"{words.DIST}{m}.FSDPModule" for m in ("fsdp", "_composable.fsdp"))}
 )
 
 
