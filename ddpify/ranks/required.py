@@ -50,7 +50,9 @@ def _is_refused(run: Run) -> bool:
     """Whether Lightning 2 would end it with an error."""
     classes = (info for module in run.modules.values() for info in module.classes.values())
     hooks = (info for info in classes if not _HOOKS.isdisjoint(info.methods))
-    return any(info.inherits(_MODULE) for info in hooks) or any(map(_is_old, run.named(TRAINER)))
+    # while it is read: `run.named` keeps what there is when it is asked first
+    trainers = (call for call in run.calls if call.name == TRAINER)
+    return any(info.inherits(_MODULE) for info in hooks) or any(map(_is_old, trainers))
 
 
 def _is_old(trainer: RankCall) -> bool:
