@@ -30,6 +30,7 @@ MISSED = {
     "in_class-collectives/c04_bad_carried_patience",
     "in_class-collectives/c04_bad_carried_stop",
     "in_class-data/d15_bad_lambda",
+    "in_class-gradients/start_bad_blocks",
     "in_class-messages/lists_bad_1",
     "in_class-messages/lists_bad_3",
     "in_class-messages/lists_bad_fixed_number",
