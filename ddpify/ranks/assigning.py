@@ -10,9 +10,10 @@ from ddpify.ranks import containers, naming, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.matching import Asked
 from ddpify.ranks.model import ALL, RankValue
+from ddpify.ranks.operations import is_dict
 from ddpify.ranks.origins import Symbol, put_under
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import differs, key_of, merge, spread, symbol
+from ddpify.ranks.values import differs, key_of, merge, rooted, spread, symbol, text
 from ddpify.site import Site
 
 
@@ -67,6 +68,9 @@ _HELD = ("result", "instance", *_UNKNOWN)
 
 def set_attribute(m: RankMachine, base: RankValue, name: str, value: RankValue, site: Site) -> None:
     """``base.name = value``; one of several possible objects keeps what it had as well."""
+    if name == "__dict__" and is_dict(value):
+        _share(m, base, value)
+        return
     for thing in base.things:
         if thing.kind == "external":
             m.patched.add(f"{thing.name}.{name}")
@@ -82,12 +86,29 @@ def set_attribute(m: RankMachine, base: RankValue, name: str, value: RankValue, 
         m.write(thing.attrs, name, value)
 
 
+def _share(m: RankMachine, base: RankValue, value: RankValue) -> None:
+    """``self.__dict__ = cls._state``: what one of these objects is given, all of them have."""
+    for thing in base.things:
+        if thing.kind == "instance":
+            thing.attrs = m.shared.setdefault(_root(value), thing.attrs)
+            for name, held in value.keys or ():
+                if name not in thing.attrs and name != containers.ANY:
+                    m.write(thing.attrs, name, held)
+
+
+def _root(value: RankValue) -> str:
+    """Which dict it is, whatever was put into it."""
+    return text(rooted(value.atoms[0]))
+
+
 def _element(m: RankMachine, f: RankFrame, target: ast.Subscript, value: RankValue) -> None:
     base = m.evaluate(f, target.value)
     index = m.evaluate(f, target.slice)
     key = index.constant if isinstance(index.constant, (str, int)) else ""
     m.store(f, base, str(key), value, target, True)
     picked.note_key(m, base, index, f.module.site(target))
+    if m.shared and key and is_dict(base) and _root(base) in m.shared:
+        m.write(m.shared[_root(base)], str(key), value)
     _put(m, f, target, base, index, value)
 
 

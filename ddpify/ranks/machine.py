@@ -71,6 +71,7 @@ class RankReader(Journal):
         self.resolving: set[tuple[Module | ClassDefinition, str]] = set()
         self.externals: dict[str, RankValue] = {}
         self.patched: set[str] = set()
+        self.shared: dict[str, dict[str, RankValue]] = {}  # attributes of many, by their one dict
         self.words: set[str] = set()
         self.closures: dict[RankThing, RankFrame | None] = (
             {}

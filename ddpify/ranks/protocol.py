@@ -57,6 +57,7 @@ class RankMachine(Protocol):
     resolving: set[tuple[Module | ClassDefinition, str]]
     externals: dict[str, RankValue]
     patched: set[str]
+    shared: dict[str, dict[str, RankValue]]
     words: set[str]
 
     # -- running
