@@ -14,9 +14,7 @@ from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, FunctionNo
 class RankFrame:
     """One call of a function, or the top level of a module.
 
-    ``left``: where some ranks have left: how long the journal was, who went on, and why.
-    ``blocks``: itself and the loops that are being read, see `leaving`. ``kept``: whether something
-    that was made here, a function or a class, may look into it once it has ended.
+    ``blocks``: itself and the loops that are being read, see `leaving`.
     """
 
     module: Module
@@ -24,7 +22,6 @@ class RankFrame:
     names: dict[str, RankValue]
     outer: RankFrame | None = None
     return_ranks: list[tuple[int, RankValue, tuple[RankGuard, ...]]] = field(default_factory=list)
-    left: list[tuple[int, int, RankValue]] = field(default_factory=list)
     yielded: list[RankValue] = field(default_factory=list)
     delegated: RankValue | None = None  # what `yield from` goes over, if its elements are not known
     on_yield: Any = None
@@ -33,7 +30,6 @@ class RankFrame:
     outward: set[str] = field(default_factory=set)
     nonlocals: set[str] = field(default_factory=set)
     blocks: list[Any] = field(default_factory=list)
-    kept: bool = False
 
 
 def node_of_function(node: FunctionNode) -> list[ast.stmt]:

@@ -54,11 +54,8 @@ def enter(
     if one is not None:
         m.here = replace(m.here, stack=(*m.here.stack, one))
     _as_decorated(m, thing, info)
-    if m.live != kept[1] and thing.traits.rank0 is not None:
-        why = RankValue((True, False), origins=frozenset({thing.traits.rank0}))
-        frame.left.append((len(m.journal), m.live, why))
     try:
-        rest = _run(m, frame, info)
+        rest = _run(m, frame, thing)
     finally:
         m.entering.pop()
         items = m.items
@@ -72,16 +69,16 @@ def enter(
     return _told(m, info, _returned(m, frame, info, rest), one)
 
 
-def _run(m: RankMachine, frame: RankFrame, info: FunctionDefinition) -> int:
+def _run(m: RankMachine, frame: RankFrame, thing: RankThing) -> int:
     """Its statements; the ranks that come to their end."""
-    start = len(m.journal)
-    with leaving.block(m, frame, info.node, "return") as block:
-        m.execute(frame, node_of_function(info.node))
+    node, alone = thing.info.node, thing.traits.rank0
+    with leaving.block(m, frame, node, "return") as block:
+        m.execute(frame, node_of_function(node))
     rest = m.live
-    leaving.rejoin(m, frame)
     leaving.join(m, frame, block, rest)
-    if not frame.kept and frame.on_yield is None:
-        m.forget(start, frame.names)
+    if alone is not None:
+        leaving.only_on(m, frame, block.mark, block.live, frozenset({alone}), frame.names)
+    m.forget(block.mark, frame.names)
     return rest
 
 

@@ -15,7 +15,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RANK0, RANK1, RankGuard, RankValue
 from ddpify.ranks.origins import RANK, Origin
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import merge, narrowed
+from ddpify.ranks.values import merge
 
 
 @dataclass(frozen=True)
@@ -95,18 +95,9 @@ def join(m: RankMachine, f: RankFrame, one: ReadBlock, through: int) -> None:
         apart = sources[0] != sources[1] and bool(sources[0]) and bool(sources[1])
         why = reasons or (_by_rank(f, one) if apart else frozenset())
         held = (sources[0] or sources[1], sources[1] or sources[0])
-        made = merge(f"{key}@{f.module.path}:{getattr(one.node, 'lineno', 0)}", held, why, alone)
-        m.write(space, key, made if old is None else narrowed(old, made, one.live))
+        name = f"{key}@{f.module.path}:{getattr(one.node, 'lineno', 0)}"
+        m.write(space, key, merge(name, held, why, alone))
     one.left.clear()
-
-
-def rejoin(m: RankMachine, f: RankFrame) -> None:
-    """What a function has set after some ranks had left it, they do not have: ``if rank: return``.
-
-    Names of the function itself end with it.
-    """
-    for mark, live, test in f.left:
-        only_on(m, f, mark, live, test.origins, f.names)
 
 
 def only_on(

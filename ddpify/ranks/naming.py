@@ -181,7 +181,6 @@ def make_function(m: RankMachine, f: RankFrame, info: FunctionDefinition) -> Ran
     """What a ``def`` binds, its decorators applied."""
     thing = RankThing("function", info.qualname, info.module.site(info.node), info=info)
     value = of(thing)
-    f.kept = True
     m.closures[thing] = f if f.function is not None or f.cls is not None else f.outer
     thing.defaults = _defaults(m, f, info)
     if not isinstance(info.node, ast.Lambda):
@@ -215,7 +214,6 @@ def make_class(m: RankMachine, f: RankFrame, info: ClassDefinition) -> RankValue
         site = info.module.site(info.node)
         thing = RankThing("class", f"{info.module.name}.{info.name}", site, info=info)
         m.classes[info] = thing
-        f.kept = True
         m.closures[thing] = f if f.function is not None else None
         m.finished[info] = _finished(m, f, info, of(thing))
     found = m.finished.get(info)

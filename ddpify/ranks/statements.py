@@ -107,15 +107,12 @@ def _delete_element(m: RankMachine, f: RankFrame, target: ast.Subscript) -> None
 
 def _if(m: RankMachine, f: RankFrame, node: ast.If) -> None:
     test = first_use(m, f, node, m.evaluate(f, node.test))
-    live = m.live
     m.branch(
         f,
         test,
         node.test,
         (lambda: _body(m, f, node), lambda: execute(m, f, node.orelse)),
     )
-    if m.live and m.live != live:
-        f.left.append((len(m.journal), m.live, test))
 
 
 def _body(m: RankMachine, f: RankFrame, node: ast.If) -> None:
@@ -201,8 +198,8 @@ def _try(m: RankMachine, f: RankFrame, node: ast.Try) -> None:
     if (said := attempt(f.module.source, node)).swallows:
         m.here = replace(here, swallows=(*here.swallows, said))
     live = m.live
-    with leaving.block(m, f, node, RAISE) as block:
-        raised = _attempt(m, f, node.body)
+    with leaving.block(m, f, node, *([RAISE] if node.handlers else [])) as block:
+        raised = _attempt(m, f, node)
     leaving.join(m, f, block, m.live)
     m.here = here
     after, handled = m.live, 0
@@ -221,13 +218,13 @@ def _try(m: RankMachine, f: RankFrame, node: ast.Try) -> None:
     m.live = gone if node.handlers == [] else (gone or live & ~raised)
 
 
-def _attempt(m: RankMachine, f: RankFrame, body: list[ast.stmt]) -> int:
+def _attempt(m: RankMachine, f: RankFrame, node: ast.Try) -> int:
     """What is tried; an error that is caught leads to its end. The ranks that it leads there."""
     live, items, before = m.live, m.items, len(m.run.exits)
     m.items = []
-    execute(m, f, body)
+    execute(m, f, node.body)
     tried, m.items = m.items, items
-    left = any(one.kind == RAISE for one in m.run.exits[before:])
+    left = bool(node.handlers) and any(one.kind == RAISE for one in m.run.exits[before:])
     m.items += [Inline(tried, live, RAISE)] if left else tried
     gone = live & ~m.live if left else 0
     return sum(

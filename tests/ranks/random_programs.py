@@ -1,5 +1,6 @@
 """Small programs by chance, over numbers, the rank and the environment: no collectives matter.
 
+The rank stands in conditions alone: as a number it is believed to stay one, whatever is unknown.
 What they compute is known by running them once per rank, with stand-ins for torch, so the reading
 can be held against it: see test_sound. Loops are those that are read round by round.
 """
@@ -15,7 +16,7 @@ from typing import Any
 NAMES = ("a", "b", "c")
 RANK = 'int(os.environ["RANK"])'
 _LOOPS = ('("x", "RANK", "y")', '("x", "y")', f"range({RANK} + 1)")
-_MOST = 4000  # traced steps: a program that runs longer is left out
+_MOST, _LARGEST = 1000, 10**6  # traced steps, numbers: beyond them a program is left out
 _DEEP, _LONG = 3, 30
 
 
@@ -25,7 +26,7 @@ class Generator:
     def __init__(self, seed: int, classes: bool) -> None:
         self.random = random.Random(seed)
         self.classes = classes
-        self.made = self.depth = self.loops = 0
+        self.made = self.depth = self.loops = self.tries = 0
         self.returns = self.own = False
 
     def program(self) -> str:
@@ -44,14 +45,15 @@ class Generator:
 
     def _helper(self) -> list[str]:
         self.returns, self.made = True, 15
-        body = [f"    c = {RANK}", *self._block(4, 3), f"    return {self._number()}"]
+        start = '    c = 0 if "RANK" in os.environ else 1'
+        body = [start, *self._block(4, 3), f"    return {self._number()}"]
         return ["def helper(a, b):", *body, ""]
 
     def _box(self) -> list[str]:
         self.own, self.made = True, 15
         fields = ["self.x = 0", "self.y = 1", f"self.r = {RANK}"]
         lines = ["class Box:", "    def __init__(self):", *(f"        {one}" for one in fields)]
-        lines += ["    def turn(self, a):", f"        b, c = {RANK}, 2", *self._block(8, 3), ""]
+        lines += ["    def turn(self, a):", "        b, c = 1, 2", *self._block(8, 3), ""]
         self.own = False
         return lines
 
@@ -62,10 +64,10 @@ class Generator:
         kind = self.random.randrange(10)
         if kind < 3 or depth > 1:
             return self.random.choice(self._names())
-        if kind < 5:
+        if kind < 6:
             return str(self.random.randrange(-2, 4))
-        if kind < 7:
-            return (RANK, "len(sys.argv)")[kind - 5]
+        if kind == 6:
+            return "len(sys.argv)"
         one, other = self._number(depth + 1), self._number(depth + 1)
         if kind == 7:
             return f"({one} if {self._test()} else {other})"
@@ -100,7 +102,7 @@ class Generator:
             if kind < 11:
                 return self._if(indent)
             if kind < 15:
-                return self._for(indent)
+                return self._for(indent) if kind < 14 else self._while(indent)
             return self._try(indent) if kind < 18 else [pad + self._call()]
         finally:
             self.depth -= 1
@@ -147,21 +149,36 @@ class Generator:
             lines += [f"{pad}else:", *self._block(indent + 4, 1)]
         return lines
 
+    def _while(self, indent: int) -> list[str]:
+        """At most one round: what a round leaves to the next is not always known."""
+        pad = " " * indent
+        self.loops += 1
+        lines = [f"{pad}while {self.random.choice(('True', 'not True'))}:"]
+        lines += [*self._block(indent + 4), f"{pad}    break"]
+        self.loops -= 1
+        return lines
+
     def _try(self, indent: int) -> list[str]:
         pad = " " * indent
+        self.tries += 1
         lines = [f"{pad}try:", *self._block(indent + 4)]
+        self.tries -= 1
         if self.random.random() < 0.6:
             lines += [f"{pad}    if {self._test()}:", f"{pad}        raise ValueError"]
         if self.random.random() < 0.5:
             lines += self._block(indent + 4, 1)
+        self.tries += 1
         lines += [f"{pad}except ValueError:", *self._block(indent + 4, 1)]
+        self.tries -= 1
+        if self.tries and self.random.random() < 0.4:
+            lines.append(f"{pad}    raise ValueError")
         if self.random.random() < 0.3:
-            lines += [f"{pad}finally:", *self._block(indent + 4, 1)]
+            lines += [f"{pad}finally:", pad + "    " + self._assignment()]
         return lines
 
 
 class TooLong(Exception):
-    """The program runs for ever, as far as is waited for it."""
+    """The program runs for ever, as far as is waited for it, or makes numbers of many digits."""
 
 
 def run(text: str, rank: int) -> list[Any]:
@@ -178,7 +195,9 @@ def run(text: str, rank: int) -> list[Any]:
     def counted(frame: FrameType, event: str, arg: Any) -> Any:
         nonlocal steps
         steps += 1
-        if steps > _MOST:
+        held = [*frame.f_locals.values(), *vars(frame.f_locals.get("self", dist)).values()]
+        large = any(isinstance(one, int) and abs(one) > _LARGEST for one in held)
+        if steps > _MOST or large:
             raise TooLong
         return counted
 
