@@ -88,8 +88,8 @@ def _wrong(
     count = _option(told, "nnodes") or "1"
     if started > 1 and not alone and count.isdecimal() and int(count) < started * int(nodes or 1):
         return (
-            f"srun starts this {started} times on each node, and each is a torchrun of its own: they"
-            " take the same port, or wait for no more than they are told of",
+            f"srun starts this {started} times on each node, and each is a torchrun of its own:"
+            " they take the same port, or wait for no more than they are told of",
             "ask for one task per node: --ntasks-per-node=1",
             Severity.ERROR,
         )
@@ -115,7 +115,7 @@ def _is_open(before: tuple[Word, ...]) -> bool:
 
 
 def _times(tasks: str, nodes: str) -> int:
-    """How often a node starts it, of so many tasks in all; 0 where some may not, or nobody knows."""
+    """How often a node starts it, of so many tasks in all; 0 where some do not, or nobody knows."""
     known = tasks.isdecimal() and nodes.isdecimal() and int(nodes) > 0
     return int(tasks) // int(nodes) if known else 0
 
