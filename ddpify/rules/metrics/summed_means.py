@@ -79,7 +79,7 @@ def _is_own_count(below: Any, value: RankValue) -> bool:
     counted = marks(value).get(Of.COUNT)
     if counted is None or not isinstance(below, Symbol) or "numel" in text(below):
         return False  # the entries of one output are no samples
-    made = (t.call for t in value.sources() if f"{t.name}@{id(t)}" == below.key)
+    made = (t.call for t in value.sources() if t.key == below.key)
     given = [one for call in made if call is not None for one in call.args]
     return (bool(counted.key) and counted.key in text(below)) or any(
         Of.COUNT in marks(one) for one in given
@@ -106,6 +106,5 @@ def _parts(value: RankValue) -> Iterator[RankValue]:
 
 def _is_named(atom: Any, thing: RankThing) -> bool:
     """Whether a part of a text is a thing, however it is formatted."""
-    name = f"{thing.name}@{id(thing)}"
     known = isinstance(atom, Symbol) and not isinstance(thing, Mark)
-    return known and (atom.key == name or atom.key.startswith(f"{name}:"))
+    return known and f"{atom.key}:".startswith(f"{thing.key}:")
