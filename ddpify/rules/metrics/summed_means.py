@@ -17,6 +17,7 @@ from ddpify.ranks.values import text
 from ddpify.ranks.words import DIST
 from ddpify.rules.metrics.averages import made_of
 from ddpify.rules.metrics.metrics import shows
+from ddpify.rules.shared.by_ranks import power
 from ddpify.rules.shared.losses import reduction
 
 _MEANS: Final = frozenset({"mean", "nanmean"})
@@ -48,6 +49,8 @@ def _is_mean(run: Run, reduces: RankCall, value: RankValue) -> bool:
     if not any(o.kind in (DATA, RANDOM, *IDENTITY) for o in value.all_origins):
         return False
     if Of.PART in marks(value) or any(o.kind == CLOCK for o in value.all_origins):
+        return False
+    if power(value) != 0:  # ``loss / world_size``
         return False
     atom, things = value.atoms[0], set(value.things)
     if things and isinstance(atom, Symbol) and atom.parts:  # `loss /= world_size`
@@ -87,7 +90,10 @@ def _is_own_count(below: Any, value: RankValue) -> bool:
 
 
 def _is_sum_of(reduces: RankCall, value: RankValue) -> bool:
-    """Whether what is shown is the sum itself, or a text with it."""
+    """Whether what is shown is the sum itself, or a text with it and nothing that is divided."""
+    said = [*map(text, getattr(value.atoms[0], "parts", ()))]
+    if any(f"({thing.key}Div" in part for thing in value.sources() for part in said):
+        return False
     for mark in marks(value).values():
         if mark.of is Of.ALL and mark.site == reduces.site:
             return any(mark.is_of(part) for part in _parts(value))
