@@ -21,8 +21,9 @@ _SUMS: Final = {f"{DIST}ReduceOp.{name}" for name in ("SUM", "AVG")}
 
 def all_by_all(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
     """(reduction, loader): every rank has gone over all of the loader, and has the same number."""
-    over = {loader for loop, loader in loops_over(run) if loop.over and not by_rank(loop.over)}
-    evaluated = over - trained(run)
+    loops = list(loops_over(run))
+    dealt = {loader for loop, loader in loops if loop.over and by_rank(loop.over)}
+    evaluated = {loader for _, loader in loops} - dealt - trained(run)
     whole = {one for one in evaluated if one.call and one.call.everywhere and is_whole(run, one)}
     for call in run.named(*_REDUCES) if whole else ():
         shared = collective(call)

@@ -18,8 +18,9 @@ _HOLE = re.compile(r"<element@[^<>]*>")
 _UNKNOWN = re.compile(r"<[^<>]*>")
 
 
-def early_parts(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
-    """(look, write): a rank may look for the files of the others before they are written."""
+def early_parts(run: Run) -> Iterator[tuple[RankCall, RankCall, bool]]:
+    """(look, write, named): a rank may look for the files of the others before they are written;
+    whether it asks for these, and not for all that is in a folder."""
     written = [
         (write.call, write.path)
         for write in (*files(run), *checkpoints(run))
@@ -33,7 +34,7 @@ def early_parts(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
             if _is_found(path, pattern, call, deep)
         ]
         if early:
-            yield call, early[-1]
+            yield call, early[-1], not deep
 
 
 def _looks(run: Run) -> Iterator[tuple[RankCall, RankValue, bool]]:
