@@ -24,7 +24,8 @@ def early_parts(run: Run) -> Iterator[tuple[RankCall, RankCall, bool]]:
     written = [
         (write.call, write.path)
         for write in (*files(run), *checkpoints(run))
-        if write.call.everywhere and write.path is not None and write.path.by_rank
+        if write.call.everywhere and write.path is not None
+        if write.path.by_rank and _is_told(write.path)
     ]
     for call, pattern, deep in _looks(run) if written else ():
         early = [
@@ -41,11 +42,18 @@ def _looks(run: Run) -> Iterator[tuple[RankCall, RankValue, bool]]:
     """What lists files, or reads one of each rank; whether it takes all that is in a folder."""
     for call in run.calls:
         pattern = listed(call)
-        if pattern is not None and not polls(call) and not caught(call):
+        if pattern is not None and _is_told(pattern) and not polls(call) and not caught(call):
             yield call, pattern, "glob" not in call.method
     for call, path in reads(run):
         if any(map(_is_of_ranks, call.loops)):
             yield call, path, False
+
+
+def _is_told(path: RankValue) -> bool:
+    """Whether it is known where the rank stands in a path: not in what ``fetch(rank)`` gives."""
+    held, said = (thing for thing in path.sources() if thing.call is not None), spelled(path, 0)
+    unknown = (one.call for one in held if f"<{one.key}>" in said)
+    return not any(value.by_rank for call in unknown if call for value in call.inputs)
 
 
 def _is_of_ranks(loop: RankLoop) -> bool:
