@@ -20,7 +20,8 @@ from ddpify.source import Source
 
 CODE = "DDP007"
 _SINGLE = ("1", "1:1")
-_SAID_ELSEWHERE = re.compile(r"PET_NNODES|SLURM_(?:NODEID|PROCID|LOCALID)")
+# What tells the tasks of a job apart: each has a port, a seed, GPUs of its own.
+_OF_TASK = re.compile(r"SLURM_(?:NODEID|PROCID|LOCALID|NTASKS)")
 
 
 def findings(root: Path, files: Sequence[Path]) -> list[Finding]:
@@ -75,35 +76,48 @@ def _wrong(
     script: Script, before: tuple[Word, ...], after: tuple[Word, ...]
 ) -> tuple[str, str, Severity] | None:
     """What is wrong, what to do, and how bad it is."""
-    own, told = " ".join(w.text for w in before), " ".join(w.text for w in after)
-    nodes, each = given("nodes", own, script), _tasks_of_node(script, own)
-    if each > 1 and _option(told, "nproc") not in ("", "1"):
+    own, told = (" ".join(word.text for word in words) for words in (before, after))
+    if _OF_TASK.search(f"{own} {told}") or "PET_" in script.text or _is_open(before):
+        return None
+    nodes, tasks, each = (given(w, own, script) for w in ("nodes", "tasks", "tasks per node"))
+    if "--ntasks-per-node" not in own and tasks:  # how many there are in all
+        each = ""
+    several = nodes.isdecimal() and int(nodes) > 1
+    started = _times(tasks, nodes) if tasks and not each else int(each) if each.isdecimal() else 1
+    alone = "--standalone" in told or "localhost:0" in told  # takes a port that is free
+    count = _option(told, "nnodes") or "1"
+    if started > 1 and not alone and count.isdecimal() and int(count) < started * int(nodes or 1):
         return (
-            f"srun starts this {each} times on each node, and each starts its own processes: they"
-            " take the same port and the same GPUs",
+            f"srun starts this {started} times on each node, and each is a torchrun of its own:"
+            " they take the same port, or wait for no more than they are told of",
             "ask for one task per node: --ntasks-per-node=1",
             Severity.ERROR,
         )
-    count = _option(told, "nnodes") or "1"
-    alone = "--standalone" in told or count in _SINGLE
-    if nodes.isdecimal() and int(nodes) > 1 and alone and not _SAID_ELSEWHERE.search(script.text):
+    if several and started and (alone or count in _SINGLE):
         return (
-            f"srun starts this on {nodes} nodes, and torchrun is told of one: each node trains a"
-            " model of its own, or waits for none",
+            f"srun starts this on {nodes} nodes, and torchrun is told of one: the nodes do not"
+            " train one model",
             f"give it --nnodes={nodes} and a --rdzv_endpoint that all nodes know",
             Severity.ERROR,
         )
     return None
 
 
-def _tasks_of_node(script: Script, own: str) -> int:
-    """How many tasks each node runs; 1 where that is not known."""
-    each, tasks = given("tasks per node", own, script), given("tasks", own, script)
-    if tasks and "--ntasks-per-node" not in own:  # how many there are in all
-        nodes = given("nodes", own, script) or "1"
-        known = tasks.isdecimal() and nodes.isdecimal() and int(nodes) > 0
-        return int(tasks) // int(nodes) if known else 1
-    return int(each) if each.isdecimal() else 1
+def _is_open(before: tuple[Word, ...]) -> bool:
+    """Whether the shell fills in options of `srun`: what these say of tasks is not known."""
+    for number, word in enumerate(before):
+        if word.text.lstrip("\"'").startswith("$"):
+            return True
+        value = number > 0 and before[number - 1].text.startswith("-")
+        if not word.text.startswith("-") and not value:
+            return False  # what `srun` starts, with options of its own
+    return False
+
+
+def _times(tasks: str, nodes: str) -> int:
+    """How often a node starts it, of so many tasks in all; 0 where some do not, or nobody knows."""
+    known = tasks.isdecimal() and nodes.isdecimal() and int(nodes) > 0
+    return int(tasks) // int(nodes) if known else 0
 
 
 def _option(told: str, name: str) -> str:

@@ -61,6 +61,11 @@ class RankThing:
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name}>"
 
+    @property
+    def key(self) -> str:
+        """What it is called where an atom says what a value was computed from."""
+        return f"{self.name}@{id(self)}"
+
 
 @dataclass(frozen=True)
 class RankValue:

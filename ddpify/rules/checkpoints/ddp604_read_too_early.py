@@ -185,33 +185,48 @@ def _statement(facts: Facts, write: Call, load: Call) -> Site:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per read of a file that another rank may still be writing."""
     for read, write in early_reads(run):
-        yield Finding(
-            "DDP604",
-            read.site,
+        yield _finding(
+            read,
             "other ranks may read this file before it is written: no file, half of one, or the old",
-            Severity.ERROR,
-            advice="let all ranks wait between the write and the read: torch.distributed.barrier()",
-            because=((write.site, "written here on one rank"),),
+            "let all ranks wait between the write and the read: torch.distributed.barrier()",
+            (write, "written here on one rank"),
             mends=tuple(Edit(How.BEFORE, _parting(write, read), code) for code in waits(run, read)),
         )
     for write, making in early_uses(run):
-        yield Finding(
-            "DDP604",
-            write.site,
+        yield _finding(
+            write,
             "other ranks may write here before the folder is made: FileNotFoundError",
-            Severity.ERROR,
-            advice="make it on every rank with exist_ok=True, or let all ranks wait in between",
-            because=((making.site, "made here on one rank"),),
+            "make it on every rank with exist_ok=True, or let all ranks wait in between",
+            (making, "made here on one rank"),
         )
-    for look, write in early_parts(run):
-        yield Finding(
-            "DDP604",
-            look.site,
+    for look, write, named in early_parts(run):
+        yield _finding(
+            look,
             "the other ranks may not have written their files by then: those are missing, or old",
-            Severity.ERROR,
-            advice="let all ranks wait between the writes and this: torch.distributed.barrier()",
-            because=((write.site, "each rank writes its own here"),),
+            "let all ranks wait between the writes and this: torch.distributed.barrier()",
+            (write, "each rank writes its own here"),
+            Severity.ERROR if named else Severity.WARNING,
         )
+
+
+def _finding(
+    early: RankCall,
+    message: str,
+    advice: str,
+    because: tuple[RankCall, str],
+    severity: Severity = Severity.ERROR,
+    mends: tuple[Edit, ...] = (),
+) -> Finding:
+    made, what = because
+    return Finding(
+        "DDP604",
+        early.site,
+        message,
+        severity,
+        advice=advice,
+        because=((made.site, what),),
+        mends=mends,
+    )
 
 
 def _parting(write: RankCall, read: RankCall) -> Site:

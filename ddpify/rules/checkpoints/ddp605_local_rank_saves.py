@@ -17,7 +17,9 @@ from ddpify.rules.shared.written import given_nodes, texts
 
 # What names a disk or a folder of one node.
 NODE_ROOTS = ("/tmp", "/dev/shm", "/local", "/scratch", "/var/tmp")
-NODE_FOLDER = "tempfile.gettempdir"
+NODE_CALLS = frozenset(
+    {"tempfile.gettempdir", "socket.gethostname", "socket.getfqdn", "platform.node", "os.uname"}
+)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -86,10 +88,9 @@ def _left_by_rank(run: Run, call: RankCall) -> bool:
 def _on_node(write: Write) -> bool:
     """Whether the path is on a disk of the node, or may have the node's name in it."""
     call = write.call
-    if write.path is not None and any(t.name == NODE_FOLDER for t in write.path.sources()):
+    if write.path is not None and any(t.name in NODE_CALLS for t in write.path.sources()):
         return True
-    functions = [one.function for one in (call, *call.stack) if one.function is not None]
-    if any(map(asks_for_node, functions)):
+    if any(map(asks_for_node, call.way)):
         return True
     said = [*texts(given_nodes(call)), *(value.constant for value in call.given)]
     said += [spelled(write.path, 0)] if write.path is not None else []

@@ -134,8 +134,7 @@ def _distinct(value: RankValue) -> Site | None:
     if of is None or not any(one.kind in (DATA, RANDOM) for one in value.all_origins):
         return None
     if made.method == "unique" or made.name in ("builtins.set", "builtins.frozenset"):
-        own = any(one.kind in (DATA, RANDOM) for one in of.all_origins)
-        return made.site if own and of.items is None else None
+        return made.site if of.items is None else None
     return _distinct(of) if made.method in _HANDING_ON else None
 
 

@@ -28,6 +28,11 @@ _FILLS: Final = tuple(
 # What makes memory of its own.
 _FRESH: Final = frozenset("clone stack cat tensor deepcopy sum mean zeros_like empty_like".split())
 _SCALES: Final = frozenset("div_ mul_ true_divide_ wait".split())
+# Lightning's reduce the tensor itself.
+_IN_PLACE: Final = {
+    "lightning.fabric.Fabric.all_reduce",
+    "lightning.pytorch.Trainer.strategy.reduce",
+}
 _NUMBERS: Final = frozenset("item tolist float int print len".split())
 
 
@@ -41,7 +46,7 @@ def unread(run: Run) -> Iterator[RankCall]:
             continue
         if isinstance(node, ast.Name) and _is_dropped(call, node.id):
             yield call
-    for call in run.named(*OTHERS):
+    for call in run.named(*OTHERS.keys() - _IN_PLACE):
         if call.alone and call.args and _is_of_model(call.args[0]):
             yield call
 
@@ -74,37 +79,51 @@ def _is_dropped(call: RankCall, name: str) -> bool:
     first, last = made[-1].lineno, call.node.lineno
     named = (n for n in ast.walk(body) if isinstance(n, ast.Name) and n.id == name)
     reads = [n for n in named if not isinstance(n.ctx, ast.Store)]
-    if not _is_meant(body, name, reads, first, last):
+    if not _is_meant(body, name, reads, first, last) or _is_shared(body, name):
         return False  # made up, or sent to wait for the others
-    inner = [n for n in reads if n.lineno < first or n.lineno > last or not _is_own(n, call, above)]
+    again = _is_repeated(statement, above)
     return all(
-        _scales(n, above) if n.lineno > last else n.lineno < first or _is_number(n, above)
-        for n in inner
-    ) and not _is_shared(body, name)
+        (
+            _scales(n, above)
+            if n.lineno > last
+            else _is_within(n, call.node, above)
+            or (not again if n.lineno < first else _is_number(n, above))
+        )
+        for n in reads
+    )
 
 
 def _is_meant(body: ast.AST, name: str, reads: list[ast.Name], first: int, last: int) -> bool:
     """Whether a number is taken out of it before, or it is divided afterwards."""
     scaled = (n.target for n in ast.walk(body) if isinstance(n, ast.AugAssign))
     later = any(_names(n, name) and n.lineno > last for n in scaled)
-    return later or any(first < n.lineno < last or n.lineno > last for n in reads)
+    return later or any(first < n.lineno != last for n in reads)
 
 
-def _is_own(node: ast.AST, call: RankCall, above: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether a name stands in the call itself."""
-    while node in above:
-        if node is call.node:
-            return True
+def _is_within(node: ast.AST, outer: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
+    while node is not outer and node in above:
         node = above[node]
+    return node is outer
+
+
+def _is_repeated(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether what stands above a statement may be done behind it, in the next round."""
+    while node in above:
+        node = above[node]
+        if isinstance(node, (ast.For, ast.While)):
+            return True
     return False
 
 
 def _is_shared(body: ast.AST, name: str) -> bool:
-    """Whether an inner function may read it, at another time."""
-    inner = (
-        n for n in ast.walk(body) if n is not body and isinstance(n, (ast.FunctionDef, ast.Lambda))
-    )
-    return any(_names(n, name) for one in inner for n in ast.walk(one))
+    """Whether another function may read it, at another time."""
+    for one in ast.walk(body):
+        if isinstance(one, (ast.Global, ast.Nonlocal)) and name in one.names:
+            return True
+        inner = one is not body and isinstance(one, (ast.FunctionDef, ast.Lambda))
+        if inner and any(_names(n, name) for n in ast.walk(one)):
+            return True
+    return False
 
 
 def _names(node: ast.AST, name: str) -> bool:
@@ -147,8 +166,12 @@ def _scales(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _is_number(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether a statement before takes but numbers out of it: ``result = avg.item()``."""
-    statement = _statement(node, above)
-    calls = (n.func for n in ast.walk(statement) if isinstance(n, ast.Call)) if statement else ()
-    words = {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in calls}
-    return not words.isdisjoint(_NUMBERS)
+    """Whether a statement before takes but a number out of it: ``result = avg.item()``."""
+    while node in above and not isinstance(node, ast.stmt):
+        node = above[node]
+        if isinstance(node, ast.Call):
+            f = node.func
+            word = f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "")
+            if word in _NUMBERS:
+                return True
+    return False

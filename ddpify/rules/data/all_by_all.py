@@ -12,25 +12,27 @@ from ddpify.ranks.passes import iterated
 from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import DIST
-from ddpify.rules.shared.feeds import is_whole, trained
+from ddpify.rules.shared.feeds import by_rank, is_whole, trained
 from ddpify.rules.shared.quotients import loops_over
 
 _REDUCES: Final = (f"{DIST}all_reduce", f"{DIST}reduce")
+_SUMS: Final = {f"{DIST}ReduceOp.{name}" for name in ("SUM", "AVG")}
 
 
 def all_by_all(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
     """(reduction, loader): every rank has gone over all of the loader, and has the same number."""
-    evaluated = {loader for _, loader in loops_over(run)} - trained(run)
+    loops = list(loops_over(run))
+    dealt = {loader for loop, loader in loops if loop.over and by_rank(loop.over)}
+    evaluated = {loader for _, loader in loops} - dealt - trained(run)
     whole = {one for one in evaluated if one.call and one.call.everywhere and is_whole(run, one)}
     for call in run.named(*_REDUCES) if whole else ():
         shared = collective(call)
+        op = shared.given("op") if shared is not None else None
         value = shared.given(shared.filled) if shared is not None else None
-        if (
-            value is None
-            or not call.everywhere
-            or value.all_origins
-            or not _is_computed(run, value)
-        ):
+        if value is None or not call.everywhere or value.all_origins:
+            continue
+        compared = op is not None and not op.names() <= _SUMS  # the least and the largest
+        if compared or not _is_computed(run, value):
             continue
         loader = next((one for one in value.sources() if one in whole), None)
         if loader is not None:

@@ -47,20 +47,18 @@ _SAME_BATCHES = (
     "torch.distributed.pipelining.",
     "torch.distributed.tensor.",
     "megatron.",
+    "lightning.pytorch.strategies.ModelParallelStrategy",
 )
 
 
 def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
     """Loaders of a map-style data set that are trained on and deal nothing, with the wrapper."""
+    if any(is_split(c) or c.name.startswith(_SAME_BATCHES) for c in run.calls):
+        return
     yield from _left_by_trainers(run)
     made = (c for c in run.calls if _averages(c) and not _never_made(run, c))
     wrapper = next(made, None)
-    if (
-        wrapper is None
-        or any(is_split(c) for c in run.calls)
-        or any(c.name.startswith(_SAME_BATCHES) for c in run.calls)
-        or (run.complete and not any(run.methods(*_UPDATES)))
-    ):
+    if wrapper is None or (run.complete and not any(run.methods(*_UPDATES))):
         return
     spared = _evaluated_as_well(run) | _divided(run)
     for loader in trained(run) - spared:

@@ -10,9 +10,9 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.wrapped import is_unsynced
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.by_ranks import power
 from ddpify.rules.gradients.comm_hooks import averages, hooked
 from ddpify.rules.shared.averaged_by_hand import rescaled
+from ddpify.rules.shared.by_ranks import power
 from ddpify.rules.shared.wrapped import backwards, exclusive, forwards, innermost, live, wraps
 
 _REDUCES = tuple(f"{words.DIST}{name}" for name in ("all_reduce", "reduce"))

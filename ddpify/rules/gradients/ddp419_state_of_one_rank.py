@@ -20,7 +20,7 @@ from ddpify.rules.gradients.goings_on import states
 from ddpify.rules.gradients.noise import noise
 from ddpify.rules.shared.averaged_by_hand import is_gradient
 from ddpify.rules.shared.modes import parted_modes
-from ddpify.rules.shared.wrapped import Wrap, followed, parameters_of, wraps
+from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, parameters_of, wraps
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -81,6 +81,8 @@ def lint(run: Run) -> Iterable[Finding]:
             some = ranks[change.kind] != ALL
             if not (some or _differs(where)) or not _is_for(change.of, wrap):
                 continue
+            if _is_undone(change, wrap):
+                continue
             if followed(wrap, where.order, where.loops, run):
                 who = "only some ranks" if some else "the ranks, each to its own value,"
                 yield _finding(wrap, where, f"{who} {change.spoken}")
@@ -117,6 +119,13 @@ def _in_place(run: Run) -> Iterator[_Change]:
             yield _Change(call, call.receiver, f"{what} {call.method}", f"change the {what}")
 
 
+def _is_undone(change: _Change, wrap: Wrap) -> bool:
+    """Whether the wrapper is made afterwards, and gives all ranks the weights of rank 0."""
+    where = change.where
+    in_place = isinstance(where, RankCall) and where.method in _IN_PLACE
+    return in_place and not comes_after(where, wrap)
+
+
 def _is_held(value: RankValue) -> bool:
     """Whether a tensor is a parameter, or its gradient, itself: nothing computed from it."""
     atom = value.atoms[0]
@@ -127,8 +136,17 @@ def _is_held(value: RankValue) -> bool:
 def _agreed(run: Run, change: RankCall) -> bool:
     """Whether what is changed may be made the same on all ranks afterwards."""
     changed_now = parameters_of(change.receiver) if change.receiver is not None else set()
-    later = (c for c in run.calls if c.order > change.order and c.method in AGREEING_OPS)
-    return any(not changed_now.isdisjoint(parameters_of(v)) for c in later for v in c.given)
+    later = [c for c in run.calls if c.order > change.order]
+    rounds = {loop for loop in change.loops if loop.trains}
+    if any(_loads(c) and rounds <= set(c.loops) for c in later):
+        return True
+    sent = (v for c in later if c.method in AGREEING_OPS for v in c.given)
+    return any(not changed_now.isdisjoint(parameters_of(value)) for value in sent)
+
+
+def _loads(call: RankCall) -> bool:
+    """``model.load_state_dict(sent[0])``, which all ranks do."""
+    return call.method == "load_state_dict" and call.everywhere
 
 
 def _differs(where: RankCall | Store) -> bool:

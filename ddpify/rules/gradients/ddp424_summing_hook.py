@@ -9,10 +9,10 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.gradients.by_ranks import power
 from ddpify.rules.gradients.comm_hooks import hooked, summing
 from ddpify.rules.gradients.summed_by_hand import summed_by_hand
 from ddpify.rules.shared.averaged_by_hand import rescaled
+from ddpify.rules.shared.by_ranks import power
 from ddpify.rules.shared.optimizers import steps_alike
 from ddpify.rules.shared.quotients import is_quotient
 from ddpify.rules.shared.wrapped import Wrap, backwards, forwards, reached

@@ -11,13 +11,13 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import ITEM, Symbol, of_one_rank
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import DIST
-from ddpify.rules.gradients.by_ranks import power
 from ddpify.rules.shared.averaged_by_hand import (
     Averaging,
     averagings,
     gradients_scaled,
     gradients_set,
 )
+from ddpify.rules.shared.by_ranks import power
 from ddpify.rules.shared.losses import made_by, reduction
 from ddpify.rules.shared.optimizers import GROWING, optimizers
 from ddpify.rules.shared.wrapped import backwards, wraps

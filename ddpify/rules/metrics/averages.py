@@ -158,11 +158,7 @@ def _computed(value: RankValue) -> Iterator[RankThing]:
         if len(inner) != 1:
             return
         atom = inner[0]
-    yield from (t for t in value.made_from if f"{text(atom)}[".startswith(f"{_key(t)}["))
-
-
-def _key(thing: RankThing) -> str:
-    return f"{thing.name}@{id(thing)}"
+    yield from (t for t in value.made_from if f"{text(atom)}[".startswith(f"{t.key}["))
 
 
 def _is_statistic(made: RankCall) -> bool:
@@ -248,7 +244,7 @@ def _counted_by(value: RankValue) -> RankCall | None:
     """What counts this rank's samples below a fraction line: ``x.sum() / mask.sum()``."""
     for atom in value.atoms:
         if is_quotient(atom):
-            known = {_key(thing): thing for thing in value.sources()}
+            known = {thing.key: thing for thing in value.sources()}
             return next(_counts(atom.parts[2], known), None)
     return None
 

@@ -1,10 +1,11 @@
 """Results of samples that a sampler dealt in turns, put together rank by rank: not in their order.
 
-``torch.cat(parts)`` is 0, 2, 4, …, 1, 3, 5, …; the names of the data set are 0, 1, 2, ….
+``torch.cat(parts)`` is 0, 2, 4, …, 1, 3, 5, …; ``dataset.names`` are 0, 1, 2, ….
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,40 +14,43 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.passes import loaders_in
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.feeds import dealt_by
+from ddpify.ranks.values import text
+from ddpify.rules.shared.feeds import dataset_of, dealt_by
 
 _GATHERS: Final = tuple(
     f"{words.DIST}{one}" for one in "all_gather gather all_gather_object gather_object".split()
 )
-_JOINS: Final = frozenset("cat concat concatenate hstack vstack sum from_iterable".split())
+_JOINS: Final = frozenset("cat concat concatenate vstack sum from_iterable".split())
+_PART: Final = r"(?:\.\w+)*(?:\[\d+\])?"
 _SAME: Final = frozenset("tolist numpy cpu list detach float squeeze flatten int".split())
 
 
 def out_of_order(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """(what puts the parts together, the ``zip`` with a list in the order of the samples)."""
-    joined = dict(_joined(run))
-    for call in run.named("builtins.zip") if joined else ():
-        parts = [_root(value) for value in call.args]
-        found = next((joined[one] for one in parts if one in joined), None)
-        others = [v for v, one in zip(call.args, parts, strict=True) if one not in joined]
-        if found is not None and any(map(_is_whole, others)):
-            yield found, call
+    joined = {made: (call, loader) for made, call, loader in _joined(run)}
+    for pairs in run.named("builtins.zip") if joined else ():
+        found = next((joined[r] for r in map(_root, pairs.args) if r in joined), None)
+        if found is not None and any(_is_in_order(one, found[1]) for one in pairs.args):
+            yield found[0], pairs
 
 
-def _joined(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
-    """What is made of the ranks' parts, one after the other."""
-    parts: set[object] = set()
+def _joined(run: Run) -> Iterator[tuple[RankThing | None, RankCall, RankThing]]:
+    """What is made of the ranks' parts, one after the other, and the loader they are from."""
+    parts: dict[object, RankThing] = {}
     for call in run.named(*_GATHERS):
         shared = collective(call)
         given = shared.given("obj") or shared.given("tensor") if shared is not None else None
         names = ("gather_list", "object_gather_list", "tensor_list", "object_list")
         into = next((v for n in names if shared and (v := shared.given(n)) is not None), None)
-        if given is not None and into is not None and any(map(_in_turns, loaders_in(given))):
-            parts.add(into.atoms[0])
+        loaders = loaders_in(given)
+        if into is not None and loaders and all(map(_in_turns, loaders)):
+            parts[into.atoms[0]] = loaders[0]
     for call in run.calls if parts else ():
         made = call.result.things if call.result is not None else ()
-        if call.method in _JOINS and made and call.args and call.args[0].atoms[0] in parts:
-            yield made[0], call
+        loader = parts.get(call.args[0].atoms[0]) if call.args else None
+        beside = call.method != "sum" and len(call.given) > 1  # ``cat(parts, dim=1)``: in turns
+        if loader is not None and call.method in _JOINS and made and not beside:
+            yield made[0], call, loader
 
 
 def _in_turns(loader: RankThing) -> bool:
@@ -64,6 +68,10 @@ def _root(value: RankValue) -> RankThing | None:
     return thing
 
 
-def _is_whole(value: RankValue) -> bool:
-    """Whether a list is the same on all ranks, and was in no loader: ``dataset.names``."""
-    return not value.local and not loaders_in(value)
+def _is_in_order(value: RankValue, loader: RankThing) -> bool:
+    """Whether a list is the loader's data set, what that was made of, or a part of it:
+    ``dataset.names``, and not what may be put into the order of the ranks."""
+    root, data = _root(value), dataset_of(loader)
+    key = root.key if root is not None and root.kind == "result" else text(value.atoms[0])
+    held = data.sources() if data is not None else ()
+    return any(re.fullmatch(re.escape(one.key) + _PART, key) for one in held)

@@ -17,6 +17,7 @@ from ddpify.ranks.values import text
 from ddpify.ranks.words import DIST
 from ddpify.rules.metrics.averages import made_of
 from ddpify.rules.metrics.metrics import shows
+from ddpify.rules.shared.by_ranks import power
 from ddpify.rules.shared.losses import reduction
 
 _MEANS: Final = frozenset({"mean", "nanmean"})
@@ -49,6 +50,8 @@ def _is_mean(run: Run, reduces: RankCall, value: RankValue) -> bool:
         return False
     if Of.PART in marks(value) or any(o.kind == CLOCK for o in value.all_origins):
         return False
+    if power(value) != 0:  # ``loss / world_size``
+        return False
     atom, things = value.atoms[0], set(value.things)
     if things and isinstance(atom, Symbol) and atom.parts:  # `loss /= world_size`
         return False
@@ -79,7 +82,7 @@ def _is_own_count(below: Any, value: RankValue) -> bool:
     counted = marks(value).get(Of.COUNT)
     if counted is None or not isinstance(below, Symbol) or "numel" in text(below):
         return False  # the entries of one output are no samples
-    made = (t.call for t in value.sources() if f"{t.name}@{id(t)}" == below.key)
+    made = (t.call for t in value.sources() if t.key == below.key)
     given = [one for call in made if call is not None for one in call.args]
     return (bool(counted.key) and counted.key in text(below)) or any(
         Of.COUNT in marks(one) for one in given
@@ -87,7 +90,10 @@ def _is_own_count(below: Any, value: RankValue) -> bool:
 
 
 def _is_sum_of(reduces: RankCall, value: RankValue) -> bool:
-    """Whether what is shown is the sum itself, or a text with it."""
+    """Whether what is shown is the sum itself, or a text with it and nothing that is divided."""
+    said = [*map(text, getattr(value.atoms[0], "parts", ()))]
+    if any(f"({thing.key}Div" in part for thing in value.sources() for part in said):
+        return False
     for mark in marks(value).values():
         if mark.of is Of.ALL and mark.site == reduces.site:
             return any(mark.is_of(part) for part in _parts(value))
@@ -106,6 +112,5 @@ def _parts(value: RankValue) -> Iterator[RankValue]:
 
 def _is_named(atom: Any, thing: RankThing) -> bool:
     """Whether a part of a text is a thing, however it is formatted."""
-    name = f"{thing.name}@{id(thing)}"
     known = isinstance(atom, Symbol) and not isinstance(thing, Mark)
-    return known and (atom.key == name or atom.key.startswith(f"{name}:"))
+    return known and f"{atom.key}:".startswith(f"{thing.key}:")

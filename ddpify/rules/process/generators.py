@@ -15,13 +15,14 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.streams import SEED, apart
 from ddpify.ranks.words import DIST, GENERATORS
 from ddpify.rules.shared.averaged_by_hand import is_gradient
-from ddpify.rules.shared.wrapped import backwards, wraps
+from ddpify.rules.shared.wrapped import backwards, parameters_of, wraps
 
 # Not choices, orders and single shares, which ranks may be meant to have in common.
 _NOISE: Final = frozenset(
     "randn normal standard_normal normal_ bernoulli gauss normalvariate".split()
 )
 _OF_A_SHAPE: Final = frozenset("rand uniform uniform_ random".split())
+_MOVES: Final = ("set_state", "advance", "jumped")
 _SLICES: Final = (PART, PIECE, STRIDE)
 
 
@@ -40,10 +41,14 @@ def _averages(call: RankCall) -> bool:
 
 
 def _is_noise(draw: RankCall) -> bool:
-    if draw.method in _NOISE:
-        return True
+    if draw.method not in _NOISE | _OF_A_SHAPE or any(map(parameters_of, draw.inputs)):
+        return False  # of the weights all ranks have the same
+    first = draw.arg(0, "size")
+    first = first.items[0] if first is not None and first.items else first
+    if first is not None and first.constant == 1:
+        return False  # the same for all samples of a batch
     sized = any(a.constant not in (None, 1) or not a.known for a in draw.given)
-    return draw.method in _OF_A_SHAPE and sized
+    return draw.method in _NOISE or sized
 
 
 def _alike(run: Run, draw: RankCall) -> RankCall | None:
@@ -52,9 +57,21 @@ def _alike(run: Run, draw: RankCall) -> RankCall | None:
     made = [t for t in given.things if SEED in t.state] if given is not None else []
     if len(made) != 1 or made[0].name not in GENERATORS or made[0].call is None:
         return None
+    if _is_moved(run, made[0]):
+        return None
     state = made[0].state[SEED]
     known = not apart(state) and not state.origins
     return _seeding(run, made[0]) if known else None
+
+
+def _is_moved(run: Run, generator: RankThing) -> bool:
+    """Whether a rank may be elsewhere in the stream: ``set_state``, as many draws as its number."""
+    for call in run.calls:
+        if any(generator in value.sources() for value in call.inputs):
+            by_rank = any(loop.over is not None and loop.over.by_rank for loop in call.loops)
+            if by_rank or not call.everywhere or call.method in _MOVES:
+                return True
+    return False
 
 
 def _seeding(run: Run, generator: RankThing) -> RankCall:

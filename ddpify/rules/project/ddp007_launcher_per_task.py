@@ -31,6 +31,10 @@ RULE = Rule(
         _job(1, 4, _ONE.replace("srun", "srun --ntasks-per-node=1")),
         _job(1, 1, _ALONE),
         _job(2, 1, f"srun torchrun --nnodes 2 --nproc_per_node 4 {_MEETING} main.py"),
+        _job(2, 2, f"srun torchrun --nnodes 4 --nproc_per_node 2 {_MEETING} main.py"),
+        _job(1, 2, f"srun --gpus-per-task=2 {_ALONE.removeprefix('srun ')}"),
+        _job(2, 1, _ALONE.replace("srun", "srun --ntasks=1")),
+        _job(1, 4, 'ARGS="--ntasks-per-node=1"\n' + _ONE.replace("srun", "srun $ARGS")),
     ),
     severity=Severity.ERROR,
 )

@@ -18,12 +18,14 @@ _HOLE = re.compile(r"<element@[^<>]*>")
 _UNKNOWN = re.compile(r"<[^<>]*>")
 
 
-def early_parts(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
-    """(look, write): a rank may look for the files of the others before they are written."""
+def early_parts(run: Run) -> Iterator[tuple[RankCall, RankCall, bool]]:
+    """(look, write, named): a rank may look for the files of the others before they are written;
+    whether it asks for these, and not for all that is in a folder."""
     written = [
         (write.call, write.path)
         for write in (*files(run), *checkpoints(run))
-        if write.call.everywhere and write.path is not None and write.path.by_rank
+        if write.call.everywhere and write.path is not None
+        if write.path.by_rank and _is_told(write.path)
     ]
     for call, pattern, deep in _looks(run) if written else ():
         early = [
@@ -33,18 +35,25 @@ def early_parts(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
             if _is_found(path, pattern, call, deep)
         ]
         if early:
-            yield call, early[-1]
+            yield call, early[-1], not deep
 
 
 def _looks(run: Run) -> Iterator[tuple[RankCall, RankValue, bool]]:
     """What lists files, or reads one of each rank; whether it takes all that is in a folder."""
     for call in run.calls:
         pattern = listed(call)
-        if pattern is not None and not polls(call) and not caught(call):
+        if pattern is not None and _is_told(pattern) and not polls(call) and not caught(call):
             yield call, pattern, "glob" not in call.method
     for call, path in reads(run):
         if any(map(_is_of_ranks, call.loops)):
             yield call, path, False
+
+
+def _is_told(path: RankValue) -> bool:
+    """Whether it is known where the rank stands in a path: not in what ``fetch(rank)`` gives."""
+    held, said = (thing for thing in path.sources() if thing.call is not None), spelled(path, 0)
+    unknown = (one.call for one in held if f"<{one.key}>" in said)
+    return not any(value.by_rank for call in unknown if call for value in call.inputs)
 
 
 def _is_of_ranks(loop: RankLoop) -> bool:

@@ -6,11 +6,11 @@ import ast
 from typing import Final
 
 from ddpify.ranks.model import RankCall
-from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import LOCAL_RANK
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import LOCAL_NAMES, SAMPLER
 from ddpify.rules.shared.placing import DIST_INIT
+from ddpify.rules.shared.syntax import scope
 
 # What tells a node from the others.
 NODE_VARIABLES: Final = (
@@ -38,11 +38,13 @@ def _takes_local(call: RankCall) -> bool:
     return rank.has(LOCAL_RANK) or ast.unparse(node).rpartition(".")[2] in LOCAL_NAMES
 
 
-def asks_for_node(function: FunctionDefinition) -> bool:
-    """Whether a function reads what tells the nodes apart; not to print it."""
-    shown = [n for n in ast.walk(function.node) if isinstance(n, ast.Call) and _shows(n)]
+def asks_for_node(call: RankCall) -> bool:
+    """Whether what makes a call reads what tells the nodes apart; not to print it."""
+    body = scope(call)
+    shown = [n for n in ast.walk(body) if isinstance(n, ast.Call) and _shows(n)]
+    text = call.function.text if call.function is not None else call.module.source.text
     return any(
-        function.text.count(name) > sum(function.module.text(one).count(name) for one in shown)
+        text.count(name) > sum(call.module.text(one).count(name) for one in shown)
         for name in NODE_VARIABLES
     )
 
