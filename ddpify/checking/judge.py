@@ -88,14 +88,21 @@ class Judge:
         return [*old, *more]
 
     def _as_started(self, found: list[Finding]) -> list[Finding]:
-        """Without what torchrun alone would do, where the project starts all by the old launcher:
-        it passes the option that torchrun does not."""
+        """Without what torchrun alone would do to programs that the old launcher starts, where
+        nothing says torchrun: it passes the option that torchrun does not."""
+        root, files = self._group.root, self._group.launchers
+        if all(one.rule != _OPTION for one in found) or any(
+            b"torchrun" in self._contents[file] for file in files
+        ):
+            return found
         from ddpify.launchers import legacy
 
-        old = any(one.rule == legacy.CODE for one in found)
-        if not old or any(b"torchrun" in self._contents[file] for file in self._group.launchers):
-            return found
-        return [one for one in found if one.rule != _OPTION]
+        given = legacy.given_option(root, files)
+        return [
+            one
+            for one in found
+            if one.rule != _OPTION or (given is not None and one.site.path not in given)
+        ]
 
     def _heard(self, findings: Sequence[Finding]) -> list[Finding]:
         """Those that no setting and no comment silences, and the comments that are unused."""

@@ -76,7 +76,26 @@ class _Start:
 
 def findings(root: Path, files: Sequence[Path]) -> list[Finding]:
     """One finding per command with the old launcher, with a fix where torchrun does the same."""
-    found: list[Finding] = []
+    return [
+        piece.placed(_finding(root, script, start)) for piece, script, start in _starts(root, files)
+    ]
+
+
+def given_option(root: Path, files: Sequence[Path]) -> frozenset[str] | None:
+    """The files of the programs to which the old launcher passes `--local-rank`; None where it is
+    not seen which program it starts."""
+    reached: set[Path] = set()
+    for _, script, start in _starts(root, files):
+        if start.use_env:
+            continue
+        program = _program_file(root, script, start)
+        if program is None:
+            return None
+        reached |= dict(_texts(root, program)).keys()
+    return frozenset(one.resolve().relative_to(root.resolve()).as_posix() for one in reached)
+
+
+def _starts(root: Path, files: Sequence[Path]) -> Iterator[tuple[EmbeddedPiece, Script, _Start]]:
     for file in files:
         file = root / file
         raw = file.read_bytes() if file.is_file() else b""
@@ -85,17 +104,10 @@ def findings(root: Path, files: Sequence[Path]) -> list[Finding]:
         path = file.resolve().relative_to(root.resolve()).as_posix()
         text = Source.plain(raw, file, path).text
         for piece in pieces(path, text):
-            if LEGACY in piece.text:
-                found += _in_piece(root, path, piece)
-    return found
-
-
-def _in_piece(root: Path, path: str, piece: EmbeddedPiece) -> Iterator[Finding]:
-    script = Script.parse(path, piece.text)
-    for command in script.commands:
-        start = _start(command)
-        if start is not None and piece.holds(_site(script, start.words[start.python])):
-            yield piece.placed(_finding(root, script, start))
+            script = Script.parse(path, piece.text if LEGACY in piece.text else "")
+            for start in filter(None, map(_start, script.commands)):
+                if piece.holds(_site(script, start.words[start.python])):
+                    yield piece, script, start
 
 
 def _start(command: Command) -> _Start | None:
@@ -145,7 +157,7 @@ def _site(script: Script, word: Word) -> Site:
 def _program_texts(root: Path, script: Script, start: _Start) -> list[str]:
     """The program, and what it imports of the project; nothing where it is not seen."""
     file = _program_file(root, script, start)
-    return list(_texts(root, file)) if file is not None else []
+    return [text for _, text in _texts(root, file)] if file is not None else []
 
 
 def _stops_at_option(texts: list[str]) -> bool:
@@ -179,13 +191,13 @@ def _program_file(root: Path, script: Script, start: _Start) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def _texts(root: Path, file: Path) -> Iterator[str]:
+def _texts(root: Path, file: Path) -> Iterator[tuple[Path, str]]:
     """The program and the files of the project that it imports."""
     todo, seen = [file], {file}
     while todo and len(seen) < _FILES:
         one = todo.pop()
         text = one.read_text("utf-8", "replace")
-        yield text
+        yield one, text
         for names in _IMPORT.findall(text):
             below = ".".join(filter(None, names)).lstrip(".").replace(".", "/")
             for base in (one.parent, file.parent, root):

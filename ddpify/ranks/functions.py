@@ -142,18 +142,17 @@ def _handles(
     m: RankMachine, args: tuple[RankValue, ...], kwargs: dict[str, RankValue], own: RankThing | None
 ) -> bool:
     """Whether a function is given a wrapped model, a loader, a Trainer, what each rank has, or
-    functions that are worth entering; or says what a command line makes."""
+    functions and classes that are worth entering, be it a registry of them; or says what a command
+    line makes."""
     held = [*args, *kwargs.values()]
     if own is not None and own.cls is not None and own.cls.inherits(*words.COMMANDLINES):
         return True
+    kept = [one for value in held for thing in value.things for one in thing.attrs.values()]
     if own is not None:
         held += own.attrs.values()
-    return any(
-        value.origins
-        or any(map(_is_handled, value.things))
-        or any(_is_worth(m, thing) for thing in _in(value))
-        for value in held
-    )
+    if any(value.origins or any(map(_is_handled, value.things)) for value in held):
+        return True
+    return any(_is_worth(m, thing) for value in (*held, *kept) for thing in _in(value))
 
 
 def _is_handled(thing: RankThing) -> bool:

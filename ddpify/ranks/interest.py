@@ -73,7 +73,10 @@ _METHODS = tuple(
 # A meter: what it is given is the rank's own, and so is then what it holds.
 _ADDS = re.compile(r"self\.\w+[ \t]*\+=")
 # What an object collects: functions to call, or what each rank has.
-_COLLECTS = re.compile(r"self\.\w+[^=\n]*=[ \t]*(?:\[\]|\{\}|(?:collections\.)?defaultdict\()")
+_COLLECTS = re.compile(
+    r"self\.\w+[^=\n]*=[ \t]*"
+    r"(?:\[\]|\{\}|(?:list|dict|(?:collections\.)?OrderedDict)\(\)|(?:collections\.)?defaultdict\()"
+)
 # A function, or a class that may not be a model, whose ``__init__`` is a call of its name.
 _DEF = re.compile(
     r"^[ \t]*(?:(?:async[ \t]+)?def[ \t]+(\w+)|class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?)",

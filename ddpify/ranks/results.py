@@ -15,7 +15,6 @@ from ddpify.ranks.origins import (
     PART,
     PICKED,
     PIECE,
-    RANDOM,
     RANK,
     STRIDE,
     Origin,
@@ -54,7 +53,8 @@ _TAKING_APART: Final = frozenset(
     "parse_args parse_known_args parse_intermixed_args parse_args_into_dataclasses".split()
 )
 _IMPORTING: Final = frozenset({"importlib.import_module", "builtins.__import__"})
-# What a file holds, which is not each process's own because it lies in a folder of its own.
+# What a file holds, which is not each process's own because it lies in a folder of its own; one of
+# several that is picked at random holds something else.
 _LOADS: Final = frozenset(
     "torch.load torch.jit.load numpy.load numpy.loadtxt pandas.read_csv safetensors.torch.load_file"
     " joblib.load builtins.open".split()
@@ -73,9 +73,7 @@ def result(one: RankCall) -> RankValue:
         # which argument says what is not known; what a module holds is not what it is called
         value = replace(value, origins=frozenset(o for o in value.origins if o.kind in IDENTITY))
     if one.name in _LOADS:
-        value = replace(
-            value, origins=frozenset(o for o in value.origins if o.kind not in (CLOCK, RANDOM))
-        )
+        value = replace(value, origins=frozenset(o for o in value.origins if o.kind != CLOCK))
     if one.method in _FILLED:  # as large as another one, which is all they have of it
         sizes = frozenset(o for o in value.origins if o.kind in IDENTITY or o.what in _SIZES)
         value = replace(value, origins=sizes)

@@ -94,8 +94,9 @@ def _one_member(run: Run, call: RankCall) -> bool:
 
 def _said(run: Run, call: RankCall) -> bool:
     """Whether the program sets WORLD_SIZE to 1 before, or RANK to one number, wherever it opens the
-    group."""
-    sizes, ranks = (_set_before(run, call, name) for name in ("WORLD_SIZE", "RANK"))
+    group, and asks for them there."""
+    sizes = _set_before(run, call, "WORLD_SIZE") if call.arg(3, "world_size") is None else []
+    ranks = _set_before(run, call, "RANK") if call.arg(4, "rank") is None else []
     return (bool(sizes) and set(sizes) == {"1"}) or (bool(ranks) and "None" not in ranks)
 
 

@@ -28,6 +28,9 @@ model(torch.randn(4, 2).cuda()).mean().backward()
 dist.destroy_process_group()
 """
 OLD = "python -m torch.distributed.launch --nproc_per_node 2 main.py\n"
+WITHOUT = OLD.replace("main.py", "--use_env main.py")
+OTHER = OLD.replace("main.py", "other.py")
+UNSEEN = OLD.replace("main.py", "$PROGRAM")
 NEW = "torchrun --nproc-per-node 2 main.py\n"
 
 
@@ -38,6 +41,11 @@ NEW = "torchrun --nproc-per-node 2 main.py\n"
         pytest.param({"run.sh": NEW}, True, id="by-torchrun"),
         pytest.param({"run.sh": OLD}, False, id="by-the-old-launcher"),
         pytest.param({"run.sh": OLD, "new.sh": NEW}, True, id="by-both"),
+        pytest.param(
+            {"run.sh": WITHOUT}, True, id="by-the-old-launcher-which-is-told-not-to-pass-it"
+        ),
+        pytest.param({"run.sh": OTHER, "other.py": ""}, True, id="another-by-the-old-launcher"),
+        pytest.param({"run.sh": UNSEEN}, False, id="perhaps-by-the-old-launcher"),
     ],
 )
 def test_the_launchers_option_is_missed_by_torchrun_alone(

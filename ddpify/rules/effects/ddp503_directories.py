@@ -11,7 +11,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects.effects import gated
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
-from ddpify.rules.shared.folders import is_race, made, removed
+from ddpify.rules.shared.folders import is_race, made, removed, within
 from ddpify.rules.shared.meetings import at_once, done_before, one_path
 from ddpify.rules.shared.outputs import by_all, caught, own
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
@@ -56,7 +56,8 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _is_there(run: Run, call: RankCall, path: RankValue) -> bool:
     """Whether each rank has made it before, there or not, so that it finds it now."""
-    if not is_race(run, call, path) or any(removed(one) is not None for one in run.calls):
+    gone = (folder for one in run.calls if (folder := removed(one)) is not None)
+    if not is_race(run, call, path) or any(within(path, folder, 0) for folder in gone):
         return False
     return any(
         one.order < call.order

@@ -12,7 +12,7 @@ from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.ranks import words
 from ddpify.ranks.events import Read
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.edits import edit, once
@@ -20,7 +20,9 @@ from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, SINGLE, TRAI
 from ddpify.rules.model.asking import ASKED_FIRST, asks_what_it_is
 from ddpify.rules.model.overrides import OVERRIDDEN, asked_of_inner, has, of_parallel
 from ddpify.rules.shared.fields import layers
+from ddpify.rules.shared.parameters import LAYERS
 from ddpify.rules.shared.shards import Shards
+from ddpify.rules.shared.wrapped import parts_of
 from ddpify.settings import Settings
 from ddpify.source import Site
 from ddpify.strategies import of
@@ -260,7 +262,12 @@ def _is_wrapped(run: Run, read: Read) -> bool:
     """Whether it surely has a wrapper: Accelerate leaves alone what has nothing to train."""
     made = [t for t in read.base.things if t.call is not None and t.call.name != words.DDP]
     inner = [i for t in made if "module" in t.attrs for i in t.attrs["module"].things]
-    return all(i.cls is None or layers(run, i.cls) for i in inner)
+    return all(i.cls is None or layers(run, i.cls) or _holds_layers(i) for i in inner)
+
+
+def _holds_layers(module: RankThing) -> bool:
+    """Whether layers with parameters are in it, those that it was given included."""
+    return any(part.name in LAYERS for part in parts_of(module))
 
 
 def _of_inner(read: Read) -> bool:
