@@ -10,18 +10,13 @@ from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, RANDOM
 from ddpify.ranks.run import Run
 
-_READERS: Final = frozenset(
-    "torch.load numpy.load builtins.open pandas.read_csv pandas.read_parquet torchaudio.load"
-    " torchvision.io.read_image PIL.Image.open cv2.imread soundfile.read".split()
-)
+_READERS: Final = frozenset({"torch.load", "numpy.load", "builtins.open"})
 _OF_FILES: Final = frozenset("OSError IOError FileNotFoundError EOFError".split())
 
 
 def met_alone(run: Run, call: RankCall, tried: Attempt) -> set[str]:
     """The errors that one rank meets alone before it comes to a call in a ``try``: raised by a
     function that is called there, as what the rank has for itself says, or in reading its file."""
-    if all(handler.ends or not handler.names for handler in tried.handlers):
-        return set()
     before = [one for one in run.calls if one.order < call.order and one.place_in(tried.body)]
     entered = {one.target for one in before if one.target is not None}
     told = [one.exit for one in run.mismatches]  # by DDP802 and DDP803

@@ -16,7 +16,7 @@ from ddpify.rules.examples import BY_HAND, CORRECT, SINGLE, changed
 from ddpify.rules.shared.feeds import dealt_sets, identifiers
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.syntax import scope
-from ddpify.rules.shared.written import indexed_attributes, is_in_condition
+from ddpify.rules.shared.written import indexed_attributes, selects
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -70,7 +70,7 @@ def _drawn_inside(run: Run, sets: set[RankThing]) -> Iterable[Finding]:
     made = {thing.call for thing in sets if thing.cls is not None and thing.call is not None}
     for call in run.calls if made else ():
         library = library_drawn(call.name)
-        if not library or made.isdisjoint(call.way) or not is_in_condition(call):
+        if not library or made.isdisjoint(call.way) or not selects(call):
             continue
         if stream(run, call, library)[0] is not Stream.SAME:
             yield Finding(

@@ -47,7 +47,7 @@ def misnamed(call: RankCall) -> Complaint | None:
 def _said(value: RankValue, rank: int) -> str | None:
     """The type that stands beside an array."""
     for item in (value.items or ())[1:]:
-        names = {t.name for t in item.things if item.ranks_of(t) & (1 << rank)}
+        names = {thing.name for thing in item.things_on(rank)}
         if len(names) == 1 and (name := names.pop()).startswith(_MPI):
             return _TYPES.get(name.removeprefix(_MPI))
     return None

@@ -13,14 +13,13 @@ from ddpify.ranks.values import text
 from ddpify.site import Site
 
 _SUMMING: Final = frozenset("all_reduce reduce Allreduce allreduce".split())
-_NAMES: Final = (ast.Name, ast.Attribute)
-_EXCHANGING: Final = _SUMMING | frozenset("all_gather gather broadcast Bcast bcast".split())
+_FILLING: Final = _SUMMING | frozenset({"broadcast", "Bcast"})
 
 
 def reordered(run: Run) -> Iterator[tuple[RankCall, Site]]:
     """The collectives to which ranks come with the same things in different orders, and what puts
     these in order: the loop, or the call that the other ranks make instead."""
-    for loop in [*run.loops, *run.comprehended]:
+    for loop in run.loops:
         items = loop.over.items if loop.over is not None else None
         if items and _turned([*items]):
             found = (one for one in run.calls if _is_given_an_element(one, loop))
@@ -30,43 +29,29 @@ def reordered(run: Run) -> Iterator[tuple[RankCall, Site]]:
 
 def _in_sequence(run: Run) -> Iterator[tuple[RankCall, Site]]:
     """``all_reduce(first); all_reduce(second)`` where one rank has the two the other way round."""
-    given: dict[frozenset[RankThing], Collective] = {}
+    given: dict[tuple[RankThing, ...], RankCall] = {}
     for call in run.calls:
         shared = exchange(call)
         value = shared.given(shared.filled) if shared is not None and shared.group is None else None
-        if shared is None or value is None or not call.everywhere or call.method not in _SUMMING:
+        if value is None or not call.everywhere or call.method not in _SUMMING:
             continue
-        both = frozenset(value.things)
-        first = given.get(both)
-        if first is not None and first.call.loops == call.loops and _written(first, shared):
-            yield call, first.call.site
-        if len(both) == 2 and _name(value, 0) != _name(value, 1) and len(value.apart) == 2:
-            given[both] = shared
-
-
-def _written(*calls: Collective) -> bool:
-    """Whether two calls name different variables."""
-    names = [one.node(one.filled) for one in calls]
-    return len({ast.unparse(node) for node in names if isinstance(node, _NAMES)}) == len(calls)
+        first = given.get(value.things[::-1])  # once reduced, its numbers are those of all
+        if first is not None:
+            yield call, first.site
+        if len(value.things) == 2 and len(value.apart) == 2:
+            given[value.things] = call
 
 
 def _turned(items: Sequence[RankValue]) -> bool:
-    """Whether both ranks have the same elements, each once, in different orders."""
-    one, other = ([_name(item, rank) for item in items] for rank in (0, 1))
-    return one != other and sorted(one) == sorted(other) and len(set(one)) == len(one)
-
-
-def _name(value: RankValue, rank: int) -> str:
-    """What a value is on a rank, with the elements that it has."""
-    if value.items is not None:
-        return f"({', '.join(_name(item, rank) for item in value.items)})"
-    return text(value.atoms[rank])
+    """Whether both ranks have the same elements in different orders."""
+    one, other = ([text(item.atoms[rank]) for item in items] for rank in (0, 1))
+    return one != other and sorted(one) == sorted(other)
 
 
 def _is_given_an_element(call: RankCall, loop: RankLoop) -> bool:
     """Whether a collective within a loop exchanges what the loop goes through."""
     shared = exchange(call)
-    if shared is None or shared.group is not None or call.method not in _EXCHANGING:
+    if shared is None or shared.group is not None or call.method not in _FILLING:
         return False
     if not call.everywhere or call.place_in(loop.site) is None or loop.over is None:
         return False
@@ -80,8 +65,7 @@ def _is_given_an_element(call: RankCall, loop: RankLoop) -> bool:
 def _mentions(shared: Collective, loop: RankLoop) -> bool:
     """``all_reduce(totals[name])`` of ``for name in names``."""
     node = shared.node(shared.filled)
-    targets = [getattr(loop.node, "target", None)]
-    targets += [one.target for one in getattr(loop.node, "generators", ())]
-    named = {n.id for t in targets if t for n in ast.walk(t) if isinstance(n, ast.Name)}
+    target = getattr(loop.node, "target", None)
+    named = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)} if target else set()
     used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set()
     return not named.isdisjoint(used)

@@ -14,7 +14,7 @@ from ddpify.rules.shared import arrays
 _FLOATS: Final = frozenset("zeros ones empty rand randn linspace eye".split())
 _BY_VALUE: Final = {"tensor": 0, "full": 1, "arange": 0, "as_tensor": 0}
 _LIKE: Final = frozenset("zeros_like ones_like empty_like rand_like randn_like".split())
-_KEEPING: Final = frozenset("clone detach contiguous reshape squeeze flatten sum".split())
+_KEEPING: Final = frozenset("clone detach contiguous reshape squeeze flatten".split())
 _MAKERS: Final = frozenset(
     f"torch.{name}" for name in (*_FLOATS, *_BY_VALUE, "randint", "randperm", "from_numpy")
 )
@@ -99,7 +99,7 @@ def _cast(call: RankCall, rank: int) -> str | None:
 
 def _named(value: RankValue, rank: int) -> str | None:
     """``torch.long``."""
-    names = {t.name for t in value.things if value.ranks_of(t) & (1 << rank)}
+    names = {thing.name for thing in value.things_on(rank)}
     name = names.pop() if len(names) == 1 else ""
     last = name.removeprefix("torch.")
     last = _ALIASES.get(last, last)
@@ -108,7 +108,7 @@ def _named(value: RankValue, rank: int) -> str | None:
 
 def _made(call: RankCall, rank: int) -> str | None:
     """The type that a call of torch, or of NumPy, gives what it makes."""
-    if arrays.makes(call.name) or call.method == "astype":
+    if arrays.makes(call.name):
         return arrays.made(call, rank, dtype)
     given = call.kwargs.get("dtype")
     if given is not None:
@@ -137,7 +137,7 @@ def _of_value(value: RankValue, rank: int) -> str | None:
     if numbers:
         told = {dtype(one, rank) for one in numbers}
         whole = len(numbers) == len(value.items or ())
-        return told.pop() if len(told) == 1 and (whole or told == {"float64"}) else None
+        return told.pop() if len(told) == 1 and whole else None
     found = {type(one.atoms[rank]) for one in value.items or (value,)}
     kinds = {_PYTHON.get(kind) for kind in found}
     return "float32" if kinds == {"float32", "int64"} else kinds.pop() if len(kinds) == 1 else None

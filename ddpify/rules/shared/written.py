@@ -90,13 +90,10 @@ def indexed_attributes(function: FunctionDefinition) -> set[str]:
     }
 
 
-def is_in_condition(call: RankCall) -> bool:
-    """Whether a call stands in a condition: ``[i for i in rows if random.random() < share]``."""
-    tests: list[ast.expr] = []
-    for node in ast.walk(scope(call)):
-        tests += node.ifs if isinstance(node, ast.comprehension) else ()
-        tests += [node.test] if isinstance(node, (ast.If, ast.IfExp)) else ()
-    return any(holds(test, call.node) for test in tests)
+def selects(call: RankCall) -> bool:
+    """Whether a call decides what is taken: ``[i for i in rows if random.random() < share]``."""
+    made = (n for n in ast.walk(scope(call)) if isinstance(n, ast.comprehension))
+    return any(holds(test, call.node) for one in made for test in one.ifs)
 
 
 def alternatives(call: RankCall) -> Iterator[ast.AST]:
@@ -216,8 +213,6 @@ def _of_list(node: ast.expr | None, call: RankCall, depth: int = 3) -> int | Non
     if name in ("list", "tuple") and len(node.args) == 1:
         return _of_list(node.args[0], call, depth)
     function = call.module.functions.get(name)
-    if call.function is not None and call.function.owner is not None and name.startswith("self."):
-        function = call.function.owner.method(name.removeprefix("self."))
     below = ast.walk(function.node) if function is not None else ()
     lengths = {_of_list(one.value, call, depth - 1) for one in below if isinstance(one, ast.Return)}
     return lengths.pop() if len(lengths) == 1 else None
