@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from typing import Final
 
 from ddpify.ranks import other_libraries, words
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard
@@ -13,6 +14,7 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.trace import RAISE, WRAPPING, Event, Mismatch
 from ddpify.ranks.values import differs
 from ddpify.rules.base import Edit, Finding, How, Severity
+from ddpify.rules.collectives.doubts import is_conditional, is_far
 from ddpify.rules.collectives.made_up import is_made_up
 from ddpify.rules.collectives.passed_over import is_passed_over
 from ddpify.rules.shared.accelerators import option
@@ -46,11 +48,17 @@ def findings(run: Run, code: str) -> Iterator[Finding]:
     """The findings of one rule: the first of each condition, if it is of that rule's kind."""
     firsts: dict[object, Mismatch] = {}
     for one in run.mismatches:
-        if not _at_the_end(run, one) and not _is_swallowed(one) and not _is_single(run, one):
+        if not any(excuses(run, one) for excuses in _EXCUSES):
             firsts.setdefault(_cause(one), one)
     for one in firsts.values():
         if _code(one) == code and not (code == FORWARD and is_made_up(run, one)):
             yield _finding(run, one, code)
+
+
+def _is_from_afar(run: Run, one: Mismatch) -> bool:
+    """Whether ranks decide by what was each one's own in another part of the program."""
+    guard = _deciding(one) if one.kind == "local" else None
+    return guard is not None and is_far(run, one, guard)
 
 
 def _at_the_end(run: Run, one: Mismatch) -> bool:
@@ -72,10 +80,13 @@ def _is_single(run: Run, one: Mismatch) -> bool:
     return not told and not any(run.named("os.environ.update", "os.environ.setdefault"))
 
 
-def _is_swallowed(one: Mismatch) -> bool:
+def _is_swallowed(run: Run, one: Mismatch) -> bool:
     """Whether an error leads past it to a handler that DDP810 speaks of."""
     raised = one.exit is not None and one.exit.kind == RAISE
     return raised and one.event.call is not None and is_passed_over(one.event.call)
+
+
+_EXCUSES: Final = (_at_the_end, _is_swallowed, _is_single, _is_from_afar)
 
 
 def _cause(one: Mismatch) -> object:
@@ -113,12 +124,10 @@ def spoken(name: str) -> str:
 
 
 def _finding(run: Run, one: Mismatch, code: str) -> Finding:
-    severity = _severity(run, one)
     return Finding(
         code,
         one.event.site if _is_in_each(run, one) else one.site,
-        _message(run, one) if severity is Severity.ERROR else _said_of_shards(run, one),
-        severity,
+        *_said(run, one),
         advice=_ADVICE[code],
         because=tuple(dict.fromkeys(_because(run, one))),
         mends=_mends(run, one) if code == DECIDED else (),
@@ -135,14 +144,17 @@ def _is_in_each(run: Run, one: Mismatch) -> bool:
     return any(each.ranks != one.ranks for each in held)
 
 
-def _severity(run: Run, one: Mismatch) -> Severity:
-    """How bad it is: a note where nothing is lost unless something in the program is sharded."""
+def _said(run: Run, one: Mismatch) -> tuple[str, Severity]:
+    """What to say, and how bad it is: a note where nothing is lost unless something in the program
+    is sharded, and where it is not proven."""
+    if one.kind == "guard" and one.guard is not None and is_conditional(one, one.guard):
+        return f"{_where(run, one)}, as far as is seen: not proven", Severity.NOTE
     events = (one.event, *one.paths[0])
     if not all(map(_is_of_shards, events)):
-        return Severity.ERROR
+        return _message(run, one), Severity.ERROR
     sharded = any(map(may_shard, run.modules.values()))
     numbers = any(event.op in words.NUMBERING for event in events)
-    return Severity.WARNING if sharded or numbers else Severity.NOTE
+    return _said_of_shards(run, one), Severity.WARNING if sharded or numbers else Severity.NOTE
 
 
 def _said_of_shards(run: Run, one: Mismatch) -> str:
