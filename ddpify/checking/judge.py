@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ddpify.checking.files import Group, find
 from ddpify.checking.ignored import Patterns, matching
 from ddpify.checking.places import order
 from ddpify.checking.suppress import UNUSED, may_hold, silenced
-from ddpify.rules.base import Finding
+from ddpify.rules.base import Finding, Severity
 from ddpify.settings import Settings, nearest_pyproject
 from ddpify.site import Site
 from ddpify.source import Source, UnreadableSource
@@ -89,7 +90,8 @@ class Judge:
 
     def _as_started(self, found: list[Finding]) -> list[Finding]:
         """Without what torchrun alone would do to programs that the old launcher starts, where
-        nothing says torchrun: it passes the option that torchrun does not."""
+        nothing says torchrun: it passes the option that torchrun does not. It is a note where
+        other programs alone are seen to be started."""
         root, files = self._group.root, self._group.launchers
         if all(one.rule != _OPTION for one in found) or any(
             b"torchrun" in self._contents[file] for file in files
@@ -98,11 +100,13 @@ class Judge:
         from ddpify.launchers import legacy
 
         given = legacy.given_option(root, files)
-        return [
-            one
-            for one in found
-            if one.rule != _OPTION or (given is not None and one.site.path not in given)
-        ]
+        others = [one for one in found if one.rule != _OPTION]
+        if given is None:
+            return others
+        left = [one for one in found if one.rule == _OPTION and one.site.path not in given]
+        if any(b"python" in self._contents[file] for file in files):
+            left = [replace(one, severity=Severity.NOTE) for one in left]
+        return [*others, *left]
 
     def _heard(self, findings: Sequence[Finding]) -> list[Finding]:
         """Those that no setting and no comment silences, and the comments that are unused."""

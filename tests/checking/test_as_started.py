@@ -37,20 +37,20 @@ NEW = "torchrun --nproc-per-node 2 main.py\n"
 @pytest.mark.parametrize(
     ("started", "said"),
     [
-        pytest.param({}, True, id="by-nobody-knows-what"),
-        pytest.param({"run.sh": NEW}, True, id="by-torchrun"),
-        pytest.param({"run.sh": OLD}, False, id="by-the-old-launcher"),
-        pytest.param({"run.sh": OLD, "new.sh": NEW}, True, id="by-both"),
+        pytest.param({}, ["error"], id="by-nobody-knows-what"),
+        pytest.param({"run.sh": NEW}, ["error"], id="by-torchrun"),
+        pytest.param({"run.sh": OLD}, [], id="by-the-old-launcher"),
+        pytest.param({"run.sh": OLD, "new.sh": NEW}, ["error"], id="by-both"),
         pytest.param(
-            {"run.sh": WITHOUT}, True, id="by-the-old-launcher-which-is-told-not-to-pass-it"
+            {"run.sh": WITHOUT}, ["note"], id="by-the-old-launcher-which-is-told-not-to-pass-it"
         ),
-        pytest.param({"run.sh": OTHER, "other.py": ""}, True, id="another-by-the-old-launcher"),
-        pytest.param({"run.sh": UNSEEN}, False, id="perhaps-by-the-old-launcher"),
+        pytest.param({"run.sh": OTHER, "other.py": ""}, ["note"], id="another-by-the-old-launcher"),
+        pytest.param({"run.sh": UNSEEN}, [], id="perhaps-by-the-old-launcher"),
     ],
 )
 def test_the_launchers_option_is_missed_by_torchrun_alone(
     started: dict[str, str],
-    said: bool,
+    said: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -58,5 +58,5 @@ def test_the_launchers_option_is_missed_by_torchrun_alone(
     put({"main.py": PROGRAM, **started}, tmp_path)
     monkeypatch.chdir(tmp_path)
     cli.main(["check", ".", "--no-cache", "--output-format", "json"])
-    codes = {one["rule"] for one in json.loads(capsys.readouterr().out)["findings"]}
-    assert ("DDP107" in codes) is said
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [one["severity"] for one in found if one["rule"] == "DDP107"] == said

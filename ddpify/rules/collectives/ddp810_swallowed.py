@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from ddpify.ranks.attempts import Handler, ends
 from ddpify.ranks.frames import node_of_function
@@ -14,6 +15,8 @@ from ddpify.rules.collectives.passed_over import is_repeated, met_alone
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.exchanges import exchanges
 
+_EMPTY: Final = frozenset({"barrier", "monitored_barrier", "wait_for_everyone"})
+
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per handler that lets a loop go on after a failed exchange."""
@@ -22,6 +25,8 @@ def lint(run: Run) -> Iterable[Finding]:
         if call.ranks != ALL and call.name in COLLECTIVE_CALLS:
             continue  # the others do not come to it: DDP806 says so where that is wrong
         for tried in call.swallows:
+            if call.method in _EMPTY and call.site == tried.body:
+                continue  # nothing here fails on one rank alone
             agreed = any(one.place_in(handler.body) for one in met for handler in tried.handlers)
             if is_repeated(call, tried) and not agreed:
                 for handler in tried.passes_over(met_alone(run, call, tried)):

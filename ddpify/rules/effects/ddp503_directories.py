@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts
-from ddpify.ranks.model import ALL, RankCall, RankValue
+from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects.effects import gated
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
-from ddpify.rules.shared.folders import is_race, made, removed, within
+from ddpify.rules.shared.folders import is_race, made, removed, spelled, within
 from ddpify.rules.shared.meetings import at_once, done_before, one_path
 from ddpify.rules.shared.outputs import by_all, caught, own
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
@@ -63,11 +63,16 @@ def _is_there(run: Run, call: RankCall, path: RankValue) -> bool:
         one.order < call.order
         and one.ranks == ALL
         and _may_exist(one)
-        and set(one.guards) <= set(call.guards)
+        and all(guard in call.guards or _asks_for(guard, path) for guard in one.guards)
         and (where := made(one)) is not None
         and one_path(where, path)
         for one in run.calls
     )
+
+
+def _asks_for(guard: RankGuard, path: RankValue) -> bool:
+    """``if args.folder:``, of which the path is made: without one all are in it."""
+    return guard.holds and spelled(guard.test, 0) == spelled(path, 0)
 
 
 def _may_exist(call: RankCall) -> bool:

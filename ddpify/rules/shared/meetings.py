@@ -15,11 +15,10 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankValue
 from ddpify.ranks.origins import FILES
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import same
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
 from ddpify.rules.shared.beginnings import before_launch
 from ddpify.rules.shared.exclusion import excludes
-from ddpify.rules.shared.folders import listed, looked_for
+from ddpify.rules.shared.folders import listed, looked_for, spelled
 from ddpify.rules.shared.outputs import (
     MOVES,
     OPENS,
@@ -210,7 +209,7 @@ def one_path(a: RankValue, b: RankValue) -> bool:
         return a.constant is not None and a.constant == b.constant
     if set(a.things) & set(b.things):
         return True
-    return a.deps == b.deps and all(same(x, y) for x, y in zip(a.atoms, b.atoms, strict=True))
+    return all(spelled(a, rank) == spelled(b, rank) for rank in (0, 1))
 
 
 def same_words(write: RankCall, read: RankCall) -> bool:
