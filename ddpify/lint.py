@@ -146,9 +146,10 @@ def _weighed(run: Run, one: Finding) -> Finding:
     Where no script is seen to call the function that was read, nothing is proven of a program:
     who calls it with what is not known. Then it is a note, unless the function opens the session
     itself or a framework calls it on all ranks. A test runs in one process, whatever could start
-    more, unless it asks for several.
+    more, unless it asks for several; and what it hands to other files no user may hand to them.
     """
-    severity = one.severity if run.once(_is_proven) else Severity.NOTE
+    inside = not run.tested or one.site.path == run.start.partition(":")[0]
+    severity = one.severity if inside and run.once(_is_proven) else Severity.NOTE
     return replace(one, way=way_to(run, one.site), severity=severity)
 
 
