@@ -34,12 +34,15 @@ _STARTS = re.compile(
 )
 _PEERS = re.compile(r"(?:^|\s)(?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR)=", re.MULTILINE)
 _SEVERAL = re.compile(
-    r"[\s.\-](?:gpus|n(?:um)?[-_]?(?:gpus?|nodes|devices|proc(?:s|esses)?|machines)|nnodes"
-    r"|nproc[-\w]*|devices|ngpu|world[-_]?size|(?:node[-_]|local[-_]|machine[-_])?rank"
-    r"|dist(?:ributed)?(?:[-_]\w+)?|ddp|fsdp|multiprocessing[-_]distributed|launcher)\b"
-    r"(?![= ][\"']?(?:-?1|0|none|false)\b)",
+    r"[\s.\-](?:gpus|n(?:um)?[-_]?(?:gpus?|nodes|devices|proc(?:s|esses)?|machines)|nnodes|nproc"
+    r"|devices|world[-_]?size|(?:node[-_]|local[-_]|machine[-_])?rank|dist(?:ributed)?(?:[-_]\w+)?"
+    r"|ddp|fsdp|multiprocessing[-_]distributed|launcher)(?:[-_]per[-_]\w+)?\b"
+    r"(?![= ][\"']?(?:-?1|0|none|false)(?![\w,.]))",
     re.IGNORECASE,
 )
+# A program that a line names; where a launcher starts none, it may be any.
+_PROGRAM = re.compile(r"\.py\b|-m\s+(?!torch\.|accelerate\.)\w")
+_BEFORE = (".", "m ", "'", '"')  # what a module's name stands behind
 _FORMS = (".yaml", ".yml", ".rst", ".txt", ".toml", ".cfg", ".ipynb", "Dockerfile")
 _LARGEST = 1024 * 1024
 
@@ -87,13 +90,13 @@ class LoneStarts:
 
     @cached_property
     def _others(self) -> list[tuple[str, str]]:
-        """Programs and configurations, which may start others."""
-        forms = tuple(_forms(self._root))
+        """Programs, configurations and what git ignores, which may start others."""
+        forms = set(_forms(_repository(self._root))).difference(self._launchers, self._python)
         self.read = frozenset(forms)
         return [(self._path(file), _text(file)) for file in (*self._python, *forms)]
 
     def _path(self, file: Path) -> str:
-        return file.relative_to(self._root).as_posix()
+        return Path(os.path.relpath(file, self._root)).as_posix()
 
 
 class _Named:
@@ -103,7 +106,7 @@ class _Named:
         name = posixpath.basename(script)
         stem = posixpath.basename(posixpath.dirname(script)) if name == "__main__.py" else name
         module = re.escape(stem.removesuffix(".py"))
-        self._words = (name, f".{module}", f"-m {module}")
+        self._words = (name, *(f"{before}{stem.removesuffix('.py')}" for before in _BEFORE))
         self._script = script
         self._paths = paths
         self._by = re.compile(
@@ -114,7 +117,7 @@ class _Named:
     def handed(self, path: str, text: str) -> bool:
         """Whether a line of a launcher, which no shell was seen to run, may start it otherwise."""
         lines = text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
-        open_ended = (line for line in lines if ".py" not in line and _LAUNCHER.search(line))
+        open_ended = (_LAUNCHER.search(line) and not _PROGRAM.search(line) for line in lines)
         told = (line for line in lines if _HANDED.search(line) and self.within(path, line))
         return any(open_ended) or any(told)
 
@@ -130,10 +133,11 @@ class _Named:
         return held and bool(_STARTS.search(text)) and self.within(path, text)
 
     def _is_ours(self, own: str, found: re.Match[str]) -> bool:
-        said = found["path"] or f"{found['module'].replace('.', '/')}.py"
-        places = {posixpath.normpath(posixpath.join(base, said)) for base in (own, "")}
-        meant = [path for path in self._paths if path in places] or self._ending(own, said)
-        return self._script in meant
+        module = (found["module"] or "").replace(".", "/")
+        said = (found["path"],) if found["path"] else (f"{module}.py", f"{module}/__main__.py")
+        places = {posixpath.normpath(posixpath.join(b, one)) for b in (own, "") for one in said}
+        meant = [path for path in self._paths if path in places]
+        return self._script in (meant or [p for one in said for p in self._ending(own, one)])
 
     def _ending(self, own: str, said: str) -> list[str]:
         """The files whose path ends so, or is the end of it: those nearest to the text."""
@@ -152,11 +156,17 @@ def _may_be_several(piece: EmbeddedPiece, launch: Launch) -> bool:
     return bool(_SEVERAL.search(command) or _PEERS.search(piece.text))
 
 
+def _repository(root: Path) -> Path:
+    """The repository that a project is a part of, which may start its programs, too."""
+    return next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
+
+
 def _forms(root: Path) -> Iterator[Path]:
     for folder, below, files in os.walk(root):
         below[:] = [one for one in below if one not in SKIPPED and one[0] != "."]
         below += [".github"] if folder == str(root) and (root / ".github").is_dir() else []
-        yield from (Path(folder, file) for file in files if file.endswith(_FORMS))
+        found = (file for file in files if file.endswith(_FORMS) or kind_of(file) is not None)
+        yield from (Path(folder, file) for file in found)
 
 
 def _text(file: Path) -> str:

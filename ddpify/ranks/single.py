@@ -63,7 +63,8 @@ def may_be_alone(run: Run) -> bool:
         return False
     begins = any(run.named(*_DEVICES, *words.COMMANDLINES))
     starts = any(_STARTS.search(module.source.text) for module in run.modules.values())
-    return not begins and not starts and all(map(_is_chosen, run.openings))
+    joins = (*run.openings, *run.named("deepspeed.init_distributed", "deepspeed.initialize"))
+    return not begins and not starts and all(map(_is_chosen, joins))
 
 
 def _trains_for_several(run: Run) -> bool:

@@ -41,6 +41,8 @@ ONE = [
     "./tools/infer.py",
     "cd tools && python infer.py",
     "SCRIPT=tools/infer.py\npython $SCRIPT",
+    "torchrun --nproc_per_node=2 -m pkg.evaluate\npython tools/infer.py",
+    "torchrun --nproc_per_node=2 main.py\npython tools/infer.py",
     "pip install -r requirements.txt\n$PYTHON tools/infer.py --gpus 1 --distributed=false",
 ]
 
@@ -59,6 +61,8 @@ SEVERAL = [
     "RANK=0 WORLD_SIZE=2 python tools/infer.py",
     "python tools/infer.py --world-size 2 --rank 0",
     "python tools/infer.py --num_gpus 8",
+    "python tools/infer.py --gpus 0,1",
+    "python tools/infer.py --n_gpu_per_node 4",
     "python tools/infer.py distributed=true",
     "bash dist.sh tools/infer.py",
     "sbatch job.sh tools/infer.py",
@@ -91,6 +95,26 @@ def test_it_may_be_started_elsewhere(name: str, text: str, tmp_path: Path) -> No
     assert line(tmp_path, SCRIPT, **given) == ""
 
 
+def test_a_script_that_is_not_among_those_given_counts(tmp_path: Path) -> None:
+    """Git ignores some that it keeps: `*.sh` in a .gitignore."""
+    _put(tmp_path, "tools/infer.py", "")
+    _put(tmp_path, "README.md", shell("python tools/infer.py"))
+    _put(tmp_path, "tools/scripts/dist.sh", "torchrun --nproc_per_node=$1 infer.py\n")
+    starts = LoneStarts(tmp_path, [tmp_path / "README.md"], [tmp_path / "tools/infer.py"])
+    assert starts.line(SCRIPT) is None
+
+
+def test_the_repository_around_a_project_counts(tmp_path: Path) -> None:
+    root = tmp_path / "part"
+    _put(root, "tools/infer.py", "")
+    _put(root, "README.md", shell("python tools/infer.py"))
+    _put(tmp_path, "README.md", shell("cd part; torchrun --nproc_per_node=2 tools/infer.py"))
+    given = (root, [root / "README.md"], [root / "tools/infer.py"])
+    assert LoneStarts(*given).line(SCRIPT)
+    (tmp_path / ".git").mkdir()
+    assert LoneStarts(*given).line(SCRIPT) is None
+
+
 def test_a_program_of_the_same_name_is_another(tmp_path: Path) -> None:
     texts = {
         "tools__README_md": shell("python infer.py"),
@@ -111,6 +135,16 @@ def test_modules(tmp_path: Path) -> None:
     assert line(tmp_path, module, README_md=plain)
     several = plain + shell("torchrun --nproc_per_node=2 -m pkg.evaluate")
     assert line(tmp_path, module, README_md=several) == ""
+    called = {"README_md": plain, "run_py": "run(['torchrun', '-m', 'pkg.evaluate'])\n"}
+    assert line(tmp_path, module, **called) == ""
+
+
+def test_a_package_that_is_started(tmp_path: Path) -> None:
+    _put(tmp_path, "pkg/__main__.py", "")
+    plain = shell("python -m pkg --data x")
+    assert line(tmp_path, "pkg/__main__.py", README_md=plain)
+    several = plain + shell("mpirun -n 2 python -m pkg")
+    assert line(tmp_path, "pkg/__main__.py", README_md=several) == ""
 
 
 def test_what_is_named_nowhere_is_not_known(tmp_path: Path) -> None:
