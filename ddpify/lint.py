@@ -5,24 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddpify.programs import Program
 from ddpify.ranks.imports import Modules
 from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
-from ddpify.ranks.single import runs_alone
+from ddpify.ranks.single import may_be_alone, runs_alone
 from ddpify.ranks.ways import way_to
 from ddpify.ranks.words import LOOPS, TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.source import LATER, Site, Span
 
+if TYPE_CHECKING:
+    from ddpify.launchers.alone import LoneStarts
+
 UNREADABLE = "DDP000"
 _WAYS = tuple(f"{TRAINER}.{way}" for way in LOOPS)
 _BLANK = "{{"  # in the name of a file that is a template, which is filled in first
+_AS_ONE = "starts this program as one process, and nothing that was seen starts it as several"
 FEW = 40  # files for which more processes are not worth starting
 
 
@@ -46,15 +52,21 @@ class _LintPart:
     """What some runs of a project showed, and what they came to."""
 
     findings: list[Finding] = field(default_factory=list)
+    lowered: list[Finding] = field(default_factory=list)  # of programs that are one process
     programs: list[Program] = field(default_factory=list)
     entered: frozenset[Place] = frozenset()
     opened: frozenset[Path] = frozenset()
 
     @classmethod
-    def of(cls, runs: Iterable[Run], rules: list[Rule]) -> _LintPart:
+    def of(cls, runs: Iterable[Run], rules: list[Rule], asked: _LintRequest) -> _LintPart:
         part = cls()
         for run in runs:
-            part.findings += judged(run, rules)
+            found = judged(run, rules)
+            line = asked.start_of(run) if any(map(_is_serious, found)) else None
+            if line is None:
+                part.findings += found
+            else:
+                part.lowered += (_lowered(one, line) for one in found)
             part.entered |= run.entered
             if run.distributed:
                 part.programs.append(_program(run))
@@ -70,6 +82,22 @@ class _LintRequest:
     texts: Mapping[Path, bytes]
     assume_distributed: bool
     codes: frozenset[str]
+    launchers: tuple[Path, ...]
+
+    def start_of(self, run: Run) -> Site | None:
+        """The command that starts a program as one process, if it is one as far as is known."""
+        return self._lone.line(run.start) if self.launchers and may_be_alone(run) else None
+
+    def opened(self, reading: Reading) -> frozenset[Path]:
+        """Every file that was looked into."""
+        asked = "_lone" in vars(self)
+        return reading.opened | (self._lone.read if asked else frozenset())
+
+    @cached_property
+    def _lone(self) -> LoneStarts:
+        from ddpify.launchers.alone import LoneStarts  # its readers of shell are rarely needed
+
+        return LoneStarts(self.root, self.launchers, self.files)
 
     def reading(self) -> Reading:
         return Reading.of(self.root, self.files, self.texts, self.assume_distributed, _words())
@@ -86,19 +114,22 @@ def lint(
     assume_distributed: bool = False,
     wants: Callable[[str], bool] = lambda code: True,
     jobs: int = 1,
+    launchers: Sequence[Path] = (),
 ) -> Linted:
     """Read the project of ``files`` and judge it.
 
     ``texts`` stand for the contents of files (an editor's buffer), ``wants`` says which codes are
-    switched on, ``jobs`` is how many processes may be used.
+    switched on, ``jobs`` is how many processes may be used, ``launchers`` are files that may say
+    how programs are started.
     """
     root = root.resolve()
     asked = tuple(file.resolve() for file in files)
     codes = frozenset(rule.id for rule in all_rules() if rule.lint is not None and wants(rule.id))
-    request = _LintRequest(root, asked, texts or {}, assume_distributed, codes)
+    request = _LintRequest(root, asked, texts or {}, assume_distributed, codes, tuple(launchers))
     several = jobs > 1 and len(asked) > FEW and hasattr(os, "fork")
     parts = _by_several(request, jobs) if several else [_by_one(request)]
-    found = [one for part in parts for one in part.findings if wants(one.rule)]
+    held = chain(*(part.findings for part in parts), *(part.lowered for part in parts))
+    found = [one for one in held if wants(one.rule)]
     names = {_relative(root, file) for file in asked}
     unique = {(one.rule, one.site): one for one in reversed(found) if one.site.path in names}
     kept = sorted(unique.values(), key=lambda one: (one.site, one.rule))
@@ -153,6 +184,17 @@ def _weighed(run: Run, one: Finding) -> Finding:
     return replace(one, way=way_to(run, one.site), severity=severity)
 
 
+def _is_serious(one: Finding) -> bool:
+    return one.severity is not Severity.NOTE
+
+
+def _lowered(one: Finding, line: Site) -> Finding:
+    """What would happen if several processes ran a program that is started as one."""
+    if not _is_serious(one):
+        return one
+    return replace(one, severity=Severity.NOTE, way=((line, _AS_ONE), *one.way))
+
+
 def _is_proven(run: Run) -> bool:
     if run.assumed or runs_alone(run):
         return run.assumed
@@ -178,9 +220,9 @@ def _by_one(request: _LintRequest) -> _LintPart:
     rules = request.rules()
     with room():
         reading = request.reading()
-        part = _LintPart.of(chain(reading.scripts(), reading.functions()), rules)
+        part = _LintPart.of(chain(reading.scripts(), reading.functions()), rules, request)
         part.findings += _unreadable(reading.project.modules, request.files)
-        part.opened = reading.opened
+        part.opened = request.opened(reading)
         return part
 
 
@@ -226,7 +268,7 @@ def _as_by_one(
         if part is None:  # only what is left out here has entered it
             reading = reading or request.reading()
             with room():
-                part = _LintPart.of([reading.function(place)], request.rules())
+                part = _LintPart.of([reading.function(place)], request.rules(), request)
         yield part
         entered |= part.entered
 
@@ -234,8 +276,8 @@ def _as_by_one(
 def _scripts(request: _LintRequest, part: int, parts: int) -> _LintPart:
     with room():
         reading = request.reading()
-        found = _LintPart.of(reading.scripts(part, parts), request.rules())
-        found.opened = reading.opened
+        found = _LintPart.of(reading.scripts(part, parts), request.rules(), request)
+        found.opened = request.opened(reading)
         return found
 
 
@@ -247,12 +289,14 @@ def _functions(request: _LintRequest, part: int, parts: int, seen: frozenset[Pla
         order = tuple(reading.starts)
         runs = {
             place: (
-                None if place in reading.entered else _LintPart.of([reading.function(place)], rules)
+                None
+                if place in reading.entered
+                else _LintPart.of([reading.function(place)], rules, request)
             )
             for place in order[part::parts]
         }
         unreadable = list(_unreadable(reading.project.modules, request.files[part::parts]))
-        return _Share(order, runs, _LintPart(unreadable, opened=reading.opened))
+        return _Share(order, runs, _LintPart(unreadable, opened=request.opened(reading)))
 
 
 def _unreadable(modules: Modules, files: Iterable[Path]) -> Iterable[Finding]:

@@ -60,6 +60,7 @@ class Judge:
             assume_distributed=assume_distributed,
             wants=self._settings.wants,
             jobs=jobs,
+            launchers=self._group.launchers,
         )
         copies = Copies.of(self._group.root, self._readable(texts or {}), linted.others)
         written = () if texts else copies.findings()  # of files on disk, no editor's buffer

@@ -4,9 +4,11 @@ or pytest runs them."""
 from __future__ import annotations
 
 import ast
+import re
 from itertools import chain
+from typing import Final
 
-from ddpify.ranks import words
+from ddpify.ranks import prepared, words
 from ddpify.ranks.events import Store
 from ddpify.ranks.hooks import trains
 from ddpify.ranks.model import RankCall, RankThing, RankValue
@@ -14,6 +16,17 @@ from ddpify.ranks.run import Run
 
 _DEVICES = ("lightning.fabric.Fabric", "lightning.pytorch.Trainer")
 _SHARED = ("ddp", "fsdp", "deepspeed", "horovod")
+_WRAPS: Final = frozenset(
+    (
+        *(words.DDP, words.FSDP, words.FULLY_SHARD, words.SAMPLER, words.HF_ARGUMENTS),
+        *("deepspeed.initialize", "horovod.torch.DistributedOptimizer"),
+    )
+)
+_STARTS: Final = re.compile(
+    r"spawn\(|\bProcess\(|start_processes|submitit|import ray\b|(?<![.\w])launch\(|_launcher\("
+    r"|nprocs?\b|nproc_per_node|sys\.executable|[\"'](?:python3?|torchrun|mpirun|srun)\b"
+)
+_ASKS_OF_TORCH: Final = re.compile(r"__name__|is_initialized|is_available")
 
 
 def one_process(run: Run) -> bool:
@@ -41,6 +54,42 @@ def is_tested(run: Run) -> bool:
     well, and nothing of several processes."""
     objects = any(run.named("accelerate.Accelerator", *_DEVICES))
     return objects and runs_alone(run) and not any(map(_is_of_several, run.calls))
+
+
+def may_be_alone(run: Run) -> bool:
+    """Whether a script, started as one process, is one to its end, and need not be more: it joins
+    a group only where it finds others, starts none, and trains no model for several."""
+    if not (run.script and run.complete) or run.assumed or _trains_for_several(run):
+        return False
+    begins = any(run.named(*_DEVICES, *words.COMMANDLINES))
+    starts = any(_STARTS.search(module.source.text) for module in run.modules.values())
+    joins = (*run.openings, *run.named("deepspeed.init_distributed", "deepspeed.initialize"))
+    return not begins and not starts and all(map(_is_chosen, joins))
+
+
+def _trains_for_several(run: Run) -> bool:
+    """Whether it was written for several processes, whatever a first example starts."""
+    if not run.backwards and not any(run.methods("train")):
+        return False
+    return any(
+        call.name in _WRAPS or call.name in prepared.CALLS or call.method in words.COLLECTIVE_OPS
+        for call in run.calls
+    )
+
+
+def _is_chosen(opening: RankCall) -> bool:
+    """Whether a condition stands before a call: its own, a caller's, or one that returns first."""
+    return any(
+        isinstance(node, ast.If)
+        and not _ASKS_OF_TORCH.search(ast.unparse(node.test))
+        and (call.node in ast.walk(node) or (_returns(node) and node.lineno < call.node.lineno))
+        for call in opening.way
+        for node in ast.walk(call.function.node if call.function else call.module.tree)
+    )
+
+
+def _returns(node: ast.If) -> bool:
+    return any(isinstance(one, ast.Return) for one in ast.walk(node))
 
 
 def _is_of_several(call: RankCall) -> bool:

@@ -95,6 +95,6 @@ def findings(case: Case, folder: Path) -> list[Finding]:
     case.put(folder)
     files = [folder / path for path, _ in case.files]
     python = [file for file in files if file.suffix == ".py"]
-    found = list(lint(folder, python).findings)
     scripts = [file for file in files if file not in python]
+    found = list(lint(folder, python, launchers=scripts).findings)
     return found + legacy.findings(folder, scripts) + per_task.findings(folder, scripts)

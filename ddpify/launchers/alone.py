@@ -1,0 +1,176 @@
+"""Programs that are started as one process, by all that the repository says of them.
+
+A program is named in a command that starts it with plain python, and nothing that names it starts
+several: no launcher, no job of several tasks, no script that is handed its name. What is not
+understood counts as several: then nothing is said.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from ddpify.launchers.discover import SKIPPED, kind_of
+from ddpify.launchers.embedded import EmbeddedPiece
+from ddpify.launchers.model import Launch
+from ddpify.launchers.reading import launches
+from ddpify.launchers.script import line_starts
+from ddpify.source import Site
+
+_LAUNCHES = (
+    r"torchrun|torchx|distributed[./](?:launch|run)\b|accelerate[\"',\s]+launch|mpirun|mpiexec"
+    r"|horovodrun|\bsrun\b|colossalai\s+run|\bdeepspeed\s+(?:-|\S*\.py)"
+)
+_LAUNCHER = re.compile(_LAUNCHES)
+# A line with one of these words may start what it names in any way.
+_HANDED = re.compile(rf"{_LAUNCHES}|\.sh\b|\b(?:sbatch|bsub|qsub)\b")
+# And so may a file of Python, or a configuration, which names it anywhere.
+_STARTS = re.compile(
+    rf"{_LAUNCHES}|notebook_launcher|Popen|subprocess|os\.system|sys\.executable|submitit|\.sh\b"
+)
+_PEERS = re.compile(r"(?:^|\s)(?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR)=", re.MULTILINE)
+_SEVERAL = re.compile(
+    r"[\s.\-](?:gpus|n(?:um)?[-_]?(?:gpus?|nodes|devices|proc(?:s|esses)?|machines)|nnodes|nproc"
+    r"|devices|world[-_]?size|(?:node[-_]|local[-_]|machine[-_])?rank|dist(?:ributed)?(?:[-_]\w+)?"
+    r"|ddp|fsdp|multiprocessing[-_]distributed|launcher)(?:[-_]per[-_]\w+)?\b"
+    r"(?![= ][\"']?(?:-?1|0|none|false)(?![\w,.]))",
+    re.IGNORECASE,
+)
+# A program that a line names; where a launcher starts none, it may be any.
+_PROGRAM = re.compile(r"\.py\b|-m\s+(?!torch\.|accelerate\.)\w")
+_BEFORE = (".", "m ", "'", '"')  # what a module's name stands behind
+_FORMS = (".yaml", ".yml", ".rst", ".txt", ".toml", ".cfg", ".ipynb", "Dockerfile")
+_LARGEST = 1024 * 1024
+
+
+class LoneStarts:
+    """The scripts of a project that only one process runs.
+
+    ``launchers`` and ``python`` are its files; ``read``: what else was looked into.
+    """
+
+    def __init__(self, root: Path, launchers: Sequence[Path], python: Sequence[Path]) -> None:
+        self._root = root
+        inside = (file for file in launchers if file.is_relative_to(root))
+        self._launchers = tuple(file for file in inside if kind_of(file.name) is not None)
+        self._python = tuple(file for file in python if file.is_relative_to(root))
+        self._known: dict[str, Site | None] = {}
+        self.read: frozenset[Path] = frozenset()
+
+    def line(self, script: str) -> Site | None:
+        """A command that starts the script as one process, where nothing starts several."""
+        if script not in self._known:
+            self._known[script] = self._line(script)
+        return self._known[script]
+
+    def _line(self, script: str) -> Site | None:
+        named = _Named(script, self._paths)
+        texts = [(path, text) for path, text in self._texts if named.within(path, text)]
+        found = [one for path, text in texts for one in self._starts(script, path, text)]
+        if not found or None in found or any(named.handed(path, text) for path, text in texts):
+            return None
+        return None if any(named.started(*one) for one in self._others) else found[0]
+
+    def _starts(self, script: str, path: str, text: str) -> Iterator[Site | None]:
+        """The places of the commands; None for one that may start several."""
+        for piece, launch in launches(path, text, (script,), self._paths):
+            yield None if _may_be_several(piece, launch) else piece.site(launch.site)
+
+    @cached_property
+    def _texts(self) -> list[tuple[str, str]]:
+        return [(self._path(file), _text(file)) for file in self._launchers]
+
+    @cached_property
+    def _paths(self) -> tuple[str, ...]:
+        return tuple(self._path(file) for file in self._python)
+
+    @cached_property
+    def _others(self) -> list[tuple[str, str]]:
+        """Programs, configurations and what git ignores, which may start others."""
+        forms = set(_forms(_repository(self._root))).difference(self._launchers, self._python)
+        self.read = frozenset(forms)
+        return [(self._path(file), _text(file)) for file in (*self._python, *forms)]
+
+    def _path(self, file: Path) -> str:
+        return Path(os.path.relpath(file, self._root)).as_posix()
+
+
+class _Named:
+    """How texts name one script: by a path that may be its own, or as a module."""
+
+    def __init__(self, script: str, paths: tuple[str, ...]) -> None:
+        name = posixpath.basename(script)
+        stem = posixpath.basename(posixpath.dirname(script)) if name == "__main__.py" else name
+        module = re.escape(stem.removesuffix(".py"))
+        self._words = (name, *(f"{before}{stem.removesuffix('.py')}" for before in _BEFORE))
+        self._script = script
+        self._paths = paths
+        self._by = re.compile(
+            rf"(?P<path>[\w./-]*(?<![\w-]){re.escape(name)})\b"
+            rf"|-m[\s\"',]+(?P<module>[\w.]*\b{module})\b"
+        )
+
+    def handed(self, path: str, text: str) -> bool:
+        """Whether a line of a launcher, which no shell was seen to run, may start it otherwise."""
+        lines = text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
+        open_ended = (_LAUNCHER.search(line) and not _PROGRAM.search(line) for line in lines)
+        told = (line for line in lines if _HANDED.search(line) and self.within(path, line))
+        return any(open_ended) or any(told)
+
+    def within(self, path: str, text: str) -> bool:
+        """Whether a text in the file ``path`` may name it."""
+        own = posixpath.dirname(path)
+        held = any(map(text.__contains__, self._words))  # many times faster than the expression
+        return held and any(self._is_ours(own, found) for found in self._by.finditer(text))
+
+    def started(self, path: str, text: str) -> bool:
+        """Whether a program or a configuration that names it may start it."""
+        held = any(map(text.__contains__, self._words))
+        return held and bool(_STARTS.search(text)) and self.within(path, text)
+
+    def _is_ours(self, own: str, found: re.Match[str]) -> bool:
+        module = (found["module"] or "").replace(".", "/")
+        said = (found["path"],) if found["path"] else (f"{module}.py", f"{module}/__main__.py")
+        places = {posixpath.normpath(posixpath.join(b, one)) for b in (own, "") for one in said}
+        meant = [path for path in self._paths if path in places]
+        return self._script in (meant or [p for one in said for p in self._ending(own, one)])
+
+    def _ending(self, own: str, said: str) -> list[str]:
+        """The files whose path ends so, or is the end of it: those nearest to the text."""
+        tail = f"/{said.lstrip('./')}"
+        held = [p for p in self._paths if f"/{p}".endswith(tail) or tail.endswith(f"/{p}")]
+        near = [len(posixpath.commonprefix((own.split("/"), p.split("/")))) for p in held]
+        return [path for path, steps in zip(held, near, strict=True) if steps == max(near)]
+
+
+def _may_be_several(piece: EmbeddedPiece, launch: Launch) -> bool:
+    if launch.already_torchrun or launch.unsupported or launch.slurm:
+        return True
+    starts, span = line_starts(piece.text), launch.site.span
+    first, last = starts[span.line - 1] + span.column, starts[span.end_line - 1] + span.end_column
+    command = piece.text[first:last]
+    return bool(_SEVERAL.search(command) or _PEERS.search(piece.text))
+
+
+def _repository(root: Path) -> Path:
+    """The repository that a project is a part of, which may start its programs, too."""
+    return next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
+
+
+def _forms(root: Path) -> Iterator[Path]:
+    for folder, below, files in os.walk(root):
+        below[:] = [one for one in below if one not in SKIPPED and one[0] != "."]
+        below += [".github"] if folder == str(root) and (root / ".github").is_dir() else []
+        found = (file for file in files if file.endswith(_FORMS) or kind_of(file) is not None)
+        yield from (Path(folder, file) for file in found)
+
+
+def _text(file: Path) -> str:
+    try:
+        return "" if file.stat().st_size > _LARGEST else file.read_text("utf-8", "surrogateescape")
+    except OSError:
+        return ""

@@ -1,0 +1,160 @@
+"""Which scripts one process runs, by all that a repository says of how they are started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpify.launchers.alone import LoneStarts
+
+SCRIPT = "tools/infer.py"
+FILES = ("main.py", SCRIPT, "other/infer.py", "demo/show.py", "pkg/__init__.py", "pkg/evaluate.py")
+
+
+def line(folder: Path, script: str, **texts: str) -> str:
+    """The place of the start that was found; "" if there is none, or some are of several."""
+    for path in FILES:
+        _put(folder, path, "import torch\n")
+    given = {name.replace("__", "/").replace("_", "."): text for name, text in texts.items()}
+    for path, text in given.items():
+        _put(folder, path, text)
+    python = sorted(folder.rglob("*.py"))
+    launchers = sorted(set(folder.rglob("*.md")) | set(folder.rglob("*.sh")))
+    return str(LoneStarts(folder, launchers, python).line(script) or "")
+
+
+def _put(folder: Path, path: str, text: str) -> None:
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def shell(command: str) -> str:
+    """A section of a README."""
+    return f"Run it:\n\n```bash\n{command}\n```\n"
+
+
+ONE = [
+    "python tools/infer.py --out a",
+    "CUDA_VISIBLE_DEVICES=0 python -u tools/infer.py",
+    "./tools/infer.py",
+    "cd tools && python infer.py",
+    "SCRIPT=tools/infer.py\npython $SCRIPT",
+    "torchrun --nproc_per_node=2 -m pkg.evaluate\npython tools/infer.py",
+    "torchrun --nproc_per_node=2 main.py\npython tools/infer.py",
+    "pip install -r requirements.txt\n$PYTHON tools/infer.py --gpus 1 --distributed=false",
+]
+
+
+@pytest.mark.parametrize("command", ONE)
+def test_a_plain_start_is_of_one_process(command: str, tmp_path: Path) -> None:
+    assert line(tmp_path, SCRIPT, README_md=shell(command)).startswith("README.md:")
+
+
+SEVERAL = [
+    "torchrun --nproc_per_node=2 tools/infer.py",
+    "python -m torch.distributed.launch tools/infer.py",
+    "accelerate launch tools/infer.py",
+    "mpirun -n 2 python tools/infer.py",
+    "srun python tools/infer.py",
+    "RANK=0 WORLD_SIZE=2 python tools/infer.py",
+    "python tools/infer.py --world-size 2 --rank 0",
+    "python tools/infer.py --num_gpus 8",
+    "python tools/infer.py --gpus 0,1",
+    "python tools/infer.py --n_gpu_per_node 4",
+    "python tools/infer.py distributed=true",
+    "bash dist.sh tools/infer.py",
+    "sbatch job.sh tools/infer.py",
+    "torchrun --nproc_per_node=2 $SCRIPT",
+    "for s in main.py tools/infer.py; do\n torchrun $s\ndone",
+]
+
+
+@pytest.mark.parametrize("command", SEVERAL)
+def test_with_another_start_nothing_is_said(command: str, tmp_path: Path) -> None:
+    both = shell("python tools/infer.py") + shell(command)
+    assert line(tmp_path, SCRIPT, README_md=both) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run_py", "import subprocess\nsubprocess.run(['torchrun', 'tools/infer.py'])\n"),
+        ("run_py", "run = [sys.executable, 'tools/infer.py', f'--rank={rank}']\n"),
+        ("job_yaml", "command:\n  - torchrun\n  - tools/infer.py\n"),
+        ("docs__use_rst", "::\n\n  torchrun --nproc_per_node=2 tools/infer.py\n"),
+        ("tools__infer_py", '"""Usage: torchrun --nproc_per_node=2 infer.py"""\n'),
+        ("start_sh", "#!/bin/bash\nsrun -n 8 \\\n  python tools/infer.py\n"),
+        ("start_sh", '#!/bin/bash\nCMD="python tools/infer.py"\nsrun bash -c "$CMD"\n'),
+        ("docs__use_md", "As before, with `torchrun` for `python`: tools/infer.py\n"),
+    ],
+)
+def test_it_may_be_started_elsewhere(name: str, text: str, tmp_path: Path) -> None:
+    given = {"README_md": shell("python tools/infer.py"), name: text}
+    assert line(tmp_path, SCRIPT, **given) == ""
+
+
+def test_a_script_that_is_not_among_those_given_counts(tmp_path: Path) -> None:
+    """Git ignores some that it keeps: `*.sh` in a .gitignore."""
+    _put(tmp_path, "tools/infer.py", "")
+    _put(tmp_path, "README.md", shell("python tools/infer.py"))
+    _put(tmp_path, "tools/scripts/dist.sh", "torchrun --nproc_per_node=$1 infer.py\n")
+    starts = LoneStarts(tmp_path, [tmp_path / "README.md"], [tmp_path / "tools/infer.py"])
+    assert starts.line(SCRIPT) is None
+
+
+def test_the_repository_around_a_project_counts(tmp_path: Path) -> None:
+    root = tmp_path / "part"
+    _put(root, "tools/infer.py", "")
+    _put(root, "README.md", shell("python tools/infer.py"))
+    _put(tmp_path, "README.md", shell("cd part; torchrun --nproc_per_node=2 tools/infer.py"))
+    given = (root, [root / "README.md"], [root / "tools/infer.py"])
+    assert LoneStarts(*given).line(SCRIPT)
+    (tmp_path / ".git").mkdir()
+    assert LoneStarts(*given).line(SCRIPT) is None
+
+
+def test_a_program_of_the_same_name_is_another(tmp_path: Path) -> None:
+    texts = {
+        "tools__README_md": shell("python infer.py"),
+        "other__README_md": shell("torchrun --nproc_per_node=2 infer.py"),
+        "README_md": shell("torchrun --nproc_per_node=2 other/infer.py"),
+    }
+    assert line(tmp_path, SCRIPT, **texts).startswith("tools/README.md:")
+    assert line(tmp_path, "other/infer.py", **texts) == ""
+
+
+def test_a_name_that_fits_two_programs_is_no_start(tmp_path: Path) -> None:
+    assert line(tmp_path, SCRIPT, docs__use_md=shell("python infer.py")) == ""
+
+
+def test_modules(tmp_path: Path) -> None:
+    module = "pkg/evaluate.py"
+    plain = shell("python -m pkg.evaluate --data x")
+    assert line(tmp_path, module, README_md=plain)
+    several = plain + shell("torchrun --nproc_per_node=2 -m pkg.evaluate")
+    assert line(tmp_path, module, README_md=several) == ""
+    called = {"README_md": plain, "run_py": "run(['torchrun', '-m', 'pkg.evaluate'])\n"}
+    assert line(tmp_path, module, **called) == ""
+
+
+def test_a_package_that_is_started(tmp_path: Path) -> None:
+    _put(tmp_path, "pkg/__main__.py", "")
+    plain = shell("python -m pkg --data x")
+    assert line(tmp_path, "pkg/__main__.py", README_md=plain)
+    several = plain + shell("mpirun -n 2 python -m pkg")
+    assert line(tmp_path, "pkg/__main__.py", README_md=several) == ""
+
+
+def test_what_is_named_nowhere_is_not_known(tmp_path: Path) -> None:
+    assert line(tmp_path, "main.py", README_md=shell("python tools/infer.py")) == ""
+
+
+def test_what_was_looked_into_is_told(tmp_path: Path) -> None:
+    _put(tmp_path, "main.py", "")
+    _put(tmp_path, "README.md", shell("python main.py"))
+    _put(tmp_path, "job.yaml", "a: 1\n")
+    starts = LoneStarts(tmp_path, [tmp_path / "README.md"], [tmp_path / "main.py"])
+    assert starts.line("main.py")
+    assert starts.read == {tmp_path / "job.yaml"}
