@@ -12,6 +12,11 @@ _WORLD = frozenset({f"{words.DIST}group.WORLD", f"{words.DIST}GroupMember.WORLD"
 # They give what they make; the others give None, or a handle if they do not wait.
 _GIVING = words.GROUP_OPS | {"init_device_mesh", "all_reduce_coalesced"}
 
+_PARAMETERS = {
+    **{f"{words.DIST}{op}": tuple(names.split()) for op, names in words.COLLECTIVES.items()},
+    **{name: tuple(names.split()) for name, names in words.FUNCTIONS.items()},
+}
+
 
 @dataclass(frozen=True)
 class Collective:
@@ -79,10 +84,8 @@ class Collective:
 
 def collective(call: RankCall) -> Collective | None:
     """The call as a collective of torch.distributed, if it is one."""
-    parameters = words.FUNCTIONS.get(call.name)
-    if parameters is None and call.name == f"{words.DIST}{call.method}":
-        parameters = words.COLLECTIVES.get(call.method)
-    return Collective(call, tuple(parameters.split())) if parameters is not None else None
+    parameters = _PARAMETERS.get(call.name)
+    return Collective(call, parameters) if parameters is not None else None
 
 
 def exchange(call: RankCall) -> Collective | None:

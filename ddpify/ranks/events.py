@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ddpify.ranks.attempts import Attempt
 from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankValue
@@ -125,4 +125,5 @@ class Here:
 
     def under(self, guard: RankGuard) -> Here:
         """The same, where one more condition holds."""
-        return replace(self, guards=(*self.guards, guard))
+        guards = (*self.guards, guard)
+        return Here(guards, self.loops, self.stack, self.contexts, self.swallows, self.grad)

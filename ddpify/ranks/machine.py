@@ -66,6 +66,7 @@ class RankReader(Journal):
             set()
         )  # what all ranks have made at its first use
         self.choices: dict[str, tuple[str, RankValue, RankValue]] = {}
+        self.deciding: set[str] = set()  # the conditions between them
         self.submodules: dict[tuple[Module, str, int], RankValue | None] = {}
         self.namespaces: dict[Module, RankThing] = {}
         self.resolving: set[tuple[Module | ClassDefinition, str]] = set()

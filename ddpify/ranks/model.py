@@ -127,21 +127,28 @@ class RankValue:
         """The thing made by a call of one of these names."""
         return next((t for t in self.things if t.kind == "result" and t.name in names), None)
 
-    @cached_property
+    @property
     def made_from(self) -> frozenset[RankThing]:
         """The things it was computed from, those of its elements included."""
-        if self.items is None and self.keys is None:
-            return self.deps
-        held = [*(self.items or ()), *(value for _, value in self.keys or ())]
-        return self.deps.union(*(part for one in held for part in (one.things, one.made_from)))
+        return self.deps if self.items is None and self.keys is None else self._all_deps
 
-    @cached_property
+    @property
     def all_origins(self) -> frozenset[Origin]:
         """The origins of a value and of its elements."""
-        if self.items is None and self.keys is None:
-            return self.origins
-        held = [*(self.items or ()), *(value for _, value in self.keys or ())]
-        return self.origins.union(*(one.all_origins for one in held))
+        return self.origins if self.items is None and self.keys is None else self._all_origins
+
+    @property
+    def _elements(self) -> list[RankValue]:
+        return [*(self.items or ()), *(value for _, value in self.keys or ())]
+
+    @cached_property
+    def _all_deps(self) -> frozenset[RankThing]:
+        parts = (part for one in self._elements for part in (one.things, one.made_from))
+        return self.deps.union(*parts)
+
+    @cached_property
+    def _all_origins(self) -> frozenset[Origin]:
+        return self.origins.union(*(one.all_origins for one in self._elements))
 
     def sources(self) -> Iterator[RankThing]:
         """The things it is or was computed from, elements included."""

@@ -45,6 +45,7 @@ def remember(m: RankMachine, test: RankValue, made: RankValue, arms: list[RankVa
         return
     if key_of(made) not in map(key_of, arms):
         m.choices[key_of(made)] = (key_of(test), arms[0], arms[1])
+        m.deciding.add(key_of(test))
 
 
 def agreed_where(m: RankMachine, test: RankValue) -> tuple[str, bool] | None:
@@ -84,7 +85,7 @@ def _recalled(
 ) -> list[tuple[Place, RankValue]]:
     """What names are where a condition that was asked before holds, or does not."""
     made: list[tuple[Place, RankValue]] = []
-    if not m.choices or not _is_unknown(test):
+    if key_of(test) not in m.deciding or not _is_unknown(test):
         return made
     for name, value in list(f.names.items()):
         asked, first, second = m.choices.get(key_of(value), ("", value, value))

@@ -48,6 +48,7 @@ class RankMachine(Protocol):
     remembered: dict[tuple[FunctionDefinition, RankThing | None], int]
     made: set[tuple[ast.If, RankThing]]
     choices: dict[str, tuple[str, RankValue, RankValue]]  # by what was made of two
+    deciding: set[str]
     reread: list[ast.AST]
     closures: dict[RankThing, RankFrame | None]
     classes: dict[ClassDefinition, RankThing]

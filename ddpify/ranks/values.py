@@ -175,7 +175,9 @@ def merge(
     if len(flat) == 1:
         return first
     apart = bool(why) and (always or not all(set(values) == set(flat) for values in sources))
-    atoms = tuple(_joined(key, values, rank, apart) for rank, values in enumerate(sources))
+    atom = _joined(key, sources[0], 0, apart)
+    alike = are_alike(sources) and all(value.atoms[0] is value.atoms[1] for value in flat)
+    other = atom if alike else _joined(key, sources[1], 1, apart)
     things = tuple(dict.fromkeys(thing for value in flat for thing in value.things))
     deps = frozenset().union(*(value.deps for value in flat))
     origins = frozenset().union(*(value.origins for value in flat))
@@ -185,18 +187,21 @@ def merge(
     items = flat[0].items if alike else _items(key, sources, why, always)
     alike = all(v.keys == flat[0].keys for v in flat)
     keys = flat[0].keys if alike else _keys(key, sources, why, always)
-    return RankValue(
-        (atoms[0], atoms[1]), things, deps, origins, items, keys, split_by_rank(things, sources)
-    )
+    split = split_by_rank(things, sources)
+    return RankValue((atom, other), things, deps, origins, items, keys, split)
+
+
+def are_alike(sources: tuple[list[RankValue], list[RankValue]]) -> bool:
+    """Whether both ranks have the very same values, as they mostly have."""
+    first, second = sources
+    return len(first) == len(second) and all(map(operator.is_, first, second))
 
 
 def split_by_rank(
     things: tuple[RankThing, ...], sources: tuple[list[RankValue], list[RankValue]]
 ) -> tuple[tuple[RankThing, int], ...]:
     """The things that only one rank's values may be."""
-    first, second = sources
-    alike = len(first) == len(second) and all(map(operator.is_, first, second))
-    if alike and not any(value.apart for value in first):
+    if are_alike(sources) and not any(value.apart for value in sources[0]):
         return ()
     found = []
     for thing in things:

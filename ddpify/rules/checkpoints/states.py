@@ -85,8 +85,10 @@ def _is_compiled(run: Run, call: RankCall) -> bool:
     """Whether the name before ``.state_dict()`` was bound to what torch.compile gave."""
     if call.function is None or not isinstance(call.node.func, ast.Attribute):
         return False
-    name = ast.unparse(call.node.func.value)
     compiled = {c.node for c in run.named("torch.compile") if c.function is call.function}
+    if not compiled:
+        return False
+    name = ast.unparse(call.node.func.value)
     bound = [
         node.value
         for node in ast.walk(call.function.node)

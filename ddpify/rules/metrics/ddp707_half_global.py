@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.mixing import Mark, Of, marks
-from ddpify.ranks.model import RANK0, RankCall, RankValue
+from ddpify.ranks.model import RANK0, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import DATA
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
@@ -104,6 +104,7 @@ def _odd(value: RankValue) -> Iterator[Mark]:
 
 def _uses(run: Run) -> Iterator[tuple[RankValue, Site, str]]:
     """The numbers shown, saved or asked that are not yet the same on all ranks."""
+    done: set[RankGuard] = set()
     for call in run.calls:
         kept = call.name in CHECKPOINTS and not _in_memory(call)
         if call.module.ours and not kept:
@@ -112,7 +113,8 @@ def _uses(run: Run) -> Iterator[tuple[RankValue, Site, str]]:
         if seen or kept:
             what = "shown here" if seen else "saved here"
             yield from ((v, call.asked.site, what) for v in call.given if _is_own(v))
-        asked = (guard for guard in call.guards if not guard.module.ours)
+        asked = [one for one in call.guards if one not in done and not one.module.ours]
+        done.update(asked)
         yield from ((g.test, g.site, "decided by it") for g in asked if _is_own(g.test))
 
 

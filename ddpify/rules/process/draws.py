@@ -54,8 +54,7 @@ def _augments(loader: RankThing) -> RankThing | None:
         transform = thing.kind == "result" and thing.name.startswith(_TRANSFORMS)
         if transform and name.startswith(_DRAWS):
             return thing
-        made = [one for one in holds if one.site == thing.site and one.cls is not None]
-        if thing.cls is not None and all(map(_draws, made)):
+        if _draws(thing) and all(_draws(o) for o in holds if o.cls and o.site == thing.site):
             return thing  # where a key chooses one of several classes, each of them draws
     return None
 

@@ -63,7 +63,8 @@ class Accumulation:
         """Sample rounds of the loop."""
         tests = [g.test for one in self._moments() for g in one.guards]
         tests += [g.test for s in self.switches for g in s.guards]
-        tests += [g.test for e in self.run.exits if e.loops == self.loop_path for g in e.guards]
+        path = self.loop_path
+        tests += [g.test for e in self.run.exits if e.loops == path for g in e.guards]
         tests += [s.value for s in self.switches]
         return window(self.run, self.loop, tests, extra)
 

@@ -35,7 +35,11 @@ class Averaging:
 
 def averagings(run: Run) -> list[Averaging]:
     """The collectives of a run over gradients, in order."""
-    return run.once(lambda one: list(_averagings(one)))
+    return run.once(_all_averagings)
+
+
+def _all_averagings(run: Run) -> list[Averaging]:
+    return list(_averagings(run))
 
 
 def _averagings(run: Run) -> Iterator[Averaging]:

@@ -139,16 +139,18 @@ def held(value: RankValue, depth: int = 3) -> set[RankThing]:
 
 def taken_over(run: Run, loader: RankThing) -> bool:
     """Whether a framework is handed the loader: it deals the samples, and says the epoch."""
-    tops = frozenset(words.FRAMEWORKS)
-    for call in run.calls:
-        foreign = call.target is None and call.name.partition(".")[0] in tops
-        foreign = foreign and not (call.name.startswith(_OWNERS) and call.name not in CALLS)
-        values = (*call.args, *call.kwargs.values())
-        if leaves_samplers(call):
-            continue
-        if (foreign or call.method in _TAKEN_OVER) and any(loader in v.sources() for v in values):
-            return True
-    return False
+    return any(loader in value.sources() for call in run.once(_taking) for value in call.given)
+
+
+def _taking(run: Run) -> list[RankCall]:
+    """The calls that deal the samples of loaders that they are given."""
+    return [call for call in run.calls if _takes_over(call) and not leaves_samplers(call)]
+
+
+def _takes_over(call: RankCall) -> bool:
+    foreign = call.target is None and call.name.partition(".")[0] in words.FRAMEWORKS
+    foreign = foreign and not (call.name.startswith(_OWNERS) and call.name not in CALLS)
+    return foreign or call.method in _TAKEN_OVER
 
 
 def is_whole(run: Run, loader: RankThing) -> bool:

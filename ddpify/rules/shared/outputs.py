@@ -84,8 +84,16 @@ def _is_state(value: RankValue) -> bool:
     return own or any(map(_is_state, within))
 
 
-def files(run: Run) -> Iterator[Write]:
+def files(run: Run) -> list[Write]:
     """Files that are written or opened for writing, checkpoints left out."""
+    return run.once(_all_files)
+
+
+def _all_files(run: Run) -> list[Write]:
+    return list(_files(run))
+
+
+def _files(run: Run) -> Iterator[Write]:
     for call in run.calls:
         if call.name in FILES:
             position, keyword = FILES[call.name]
@@ -115,8 +123,16 @@ def _path_of_method(call: RankCall, receiver: RankValue) -> RankValue | None:
     return call.arg(*writers.SAVES) if picture else None
 
 
-def checkpoints(run: Run) -> Iterator[Write]:
+def checkpoints(run: Run) -> list[Write]:
     """Models and states that are written; into an open file or memory they are not counted."""
+    return run.once(_all_checkpoints)
+
+
+def _all_checkpoints(run: Run) -> list[Write]:
+    return list(_checkpoints(run))
+
+
+def _checkpoints(run: Run) -> Iterator[Write]:
     for call in run.calls:
         if call.name in CHECKPOINTS:
             path = call.arg(*CHECKPOINTS[call.name])
