@@ -8,6 +8,7 @@ decorator or a ``with`` block of a library that is not read.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ddpify.ranks.events import Exit
@@ -18,6 +19,10 @@ from ddpify.rules.shared.rank_words import asked, asks_rank, ends_others, names_
 from ddpify.rules.shared.syntax import resolved, scope
 
 _READ = ("torch.", "numpy.", "builtins.")  # whose ranks are those of matrices
+# A variable by which a launcher says who this is: TASK_INDEX, SM_CURRENT_HOST, one not known.
+_VARIABLE = re.compile(
+    r"environ\[(None|[^]]*(RANK|PROC|TASK|INDEX|ID|HOST|NODE|WORKER|CHIEF|MASTER|MAIN|ROLE))", re.I
+)
 _NAMED = ("result", "attribute", "external", "parameter")
 
 
@@ -50,7 +55,7 @@ def asks(run: Run, guard: RankGuard, frame: RankCall | None = None) -> bool:
     said = [str(atom) for atom in guard.test.atoms]
     if any("except@" in text for text in said):
         return ast.unparse(guard.node) not in ("ImportError", "ModuleNotFoundError")
-    if guard.test.by_rank or of_rank(guard.test) or any("environ[" in text for text in said):
+    if guard.test.by_rank or of_rank(guard.test) or any(map(_VARIABLE.search, said)):
         return True
     if asks_rank(guard.node) or _is_kept_apart(run, guard):
         return True

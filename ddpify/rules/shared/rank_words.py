@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
@@ -54,6 +54,8 @@ def names_rank(name: str) -> bool:
 def _is_rank(before: str, word: str, after: str) -> bool:
     if word == "rank":
         return before not in _OF_MATRICES and after not in _RANKED
+    if (word, after) == ("dist", "info"):
+        return True
     if word in _ROLES and (after in _UNITS or (not after and before in _ASKING)):
         return True
     return word in _SURE or (word in _NUMBERED and after in _NUMBERS)
@@ -75,7 +77,10 @@ def asked(node: ast.expr) -> Iterator[ast.expr]:
     yield node
     if isinstance(node, (ast.Name, ast.Attribute)):
         return
-    for one in [node.func] if isinstance(node, ast.Call) else ast.iter_child_nodes(node):
+    inner: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) not in ("any", "all", "bool"):
+        inner = [node.func]
+    for one in inner:
         yield from asked(one) if isinstance(one, ast.expr) else ()
 
 
