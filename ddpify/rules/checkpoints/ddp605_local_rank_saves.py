@@ -10,6 +10,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
+from ddpify.rules.shared.doubts import asks
 from ddpify.rules.shared.folders import spelled
 from ddpify.rules.shared.nodes import asks_for_node, one_node
 from ddpify.rules.shared.outputs import Write, by_all, checkpoints, difference, files, its_own
@@ -72,6 +73,8 @@ def _by_local_rank(run: Run, call: RankCall) -> RankGuard | None:
     if call.ranks == ALL or not call.ranks:
         return None
     if any(guard.test.has(RANK) for guard in call.guards) or _left_by_rank(run, call):
+        return None
+    if any(asks(run, guard) for guard in call.guards if not guard.test.has(LOCAL_RANK)):
         return None
     known = [g for g in call.guards if g.test.has(LOCAL_RANK) and g.ranks != ALL]
     return known[-1] if known else None

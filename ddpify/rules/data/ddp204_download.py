@@ -14,8 +14,7 @@ from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import before_launch
 from ddpify.rules.shared.meetings import goes_first, one_was_first
-from ddpify.rules.shared.outputs import is_locked
-from ddpify.rules.shared.parents import in_parent
+from ddpify.rules.shared.outputs import by_all
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -38,11 +37,9 @@ _FETCHERS = frozenset(
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per download that all ranks make at once."""
     for call in run.calls:
-        if not call.everywhere or not _downloads(call) or _own_folder(call):
+        if not _downloads(call) or _own_folder(call) or not by_all(run, call):
             continue
-        if before_launch(run, call) or in_parent(run, call):
-            continue
-        if is_locked(call) or one_was_first(run, call):
+        if before_launch(run, call) or one_was_first(run, call):
             continue
         if not _one_goes_first(run, call):
             yield Finding(

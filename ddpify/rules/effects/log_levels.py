@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
+from ddpify.rules.shared.doubts import in_doubt, of_rank
 
 # What stops a logger, or lets it speak; of whichever logger, as they hand on what they are told.
 _STOPS = ("setLevel", "addFilter", "disable", "removeHandler")
@@ -11,11 +12,10 @@ _STOPS = ("setLevel", "addFilter", "disable", "removeHandler")
 
 def by_rank(run: Run) -> bool:
     """Whether loggers are stopped on some ranks: what they write, all others leave to one."""
-    return any(map(_tells_apart, run.methods(*_STOPS)))
+    return any(_tells_apart(run, call) for call in run.methods(*_STOPS))
 
 
-def _tells_apart(call: RankCall) -> bool:
-    if call.ranks != ALL or any(guard.test.by_rank for guard in call.guards):
-        return True
+def _tells_apart(run: Run, call: RankCall) -> bool:
     said = (*call.given, *((call.result,) if call.result is not None else ()))
-    return any(value.by_rank for value in said)
+    told = any(value.by_rank or of_rank(value) for value in said)
+    return call.ranks != ALL or told or in_doubt(run, call)

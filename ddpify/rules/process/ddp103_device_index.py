@@ -23,6 +23,7 @@ from ddpify.rules.shared.placing import (
     moves,
     names_one,
     sees_own,
+    used,
 )
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -97,7 +98,7 @@ def lint(run: Run) -> Iterable[Finding]:
         return
     alone = not chosen(run) and not by_number(run)
     for choice in choices(run):
-        if not by_all(run, choice.call) or elsewhere(run, choice.call):
+        if not by_all(run, choice.call) or elsewhere(run, choice.call) or not used(run, choice):
             continue
         fixed = is_fixed(run, choice.index)
         if run.helpers:  # torchrun gives all ranks the same options

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from ddpify.python import writers
 from ddpify.ranks import words
-from ddpify.ranks.events import Exit
 from ddpify.ranks.hooks import trains
-from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
+from ddpify.ranks.model import RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin
 from ddpify.ranks.prepared import is_model
 from ddpify.ranks.run import Run
 from ddpify.ranks.single import runs_alone
 from ddpify.ranks.values import spread
 from ddpify.ranks.words import FILE_TESTS, OWN_FILES
+from ddpify.rules.shared.doubts import in_doubt, of_rank
 from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.feeds import held
 from ddpify.rules.shared.parents import in_parent
@@ -211,7 +211,7 @@ def own(value: RankValue | None) -> bool:
     """Whether a path is each process's own, or no path at all."""
     if value is None:
         return False
-    if value.by_rank or any(_is_each_rank_s(origin) for origin in value.origins):
+    if value.by_rank or of_rank(value) or any(map(_is_each_rank_s, value.origins)):
         return True
     if value.constant == "/dev/null" or value.atoms == (None, None):
         return True
@@ -295,15 +295,13 @@ def _written(run: Run, write: Write) -> Iterator[RankValue]:
 
 def by_all(run: Run, call: RankCall) -> bool:
     """Whether all ranks surely come to a call, each as a process of its own."""
-    if not call.everywhere or in_parent(run, call) or is_locked(call):
+    if not call.everywhere or in_parent(run, call) or _is_locked(call):
         return False
     if not run.once(_has_ranks):
         return False
     if run.openings and all(excludes(run, one, call) for one in run.openings):
         return False  # where there is no group
-    if any(_unsure(guard) or _ruled_out(guard) or _is_told(run, guard) for guard in call.guards):
-        return False
-    return not any(_may_leave(run, entered, call) for entered in call.stack)
+    return not any(map(_ruled_out, call.guards)) and not in_doubt(run, call)
 
 
 def _has_ranks(run: Run) -> bool:
@@ -333,60 +331,10 @@ def _may_start(call: RankCall) -> bool:
     return trains(call) or call.name in _STARTING or any(cls.inherits(*_STARTING) for cls in own)
 
 
-def is_locked(call: RankCall) -> bool:
+def _is_locked(call: RankCall) -> bool:
     """Whether ranks do it one after the other, and mostly only one."""
     names = (name for value in call.contexts for name in value.names())
     return any(_LOCK.search(part) for name in names for part in name.split("."))
-
-
-def _may_leave(run: Run, entered: RankCall, call: RankCall) -> bool:
-    """Whether some ranks may have left the function that was entered, before they come here.
-
-    ``if gathered: if rank: return``: those that go on do not gather, or are one rank.
-    """
-    return any(
-        entered.order < leave.order < call.order
-        and leave.function is entered.target
-        and (leave.ranks != ALL or any(_unsure(guard) for guard in _doubtful(leave)))
-        for leave in run.exits
-    )
-
-
-def _doubtful(leave: Exit) -> Iterator[RankGuard]:
-    """The conditions of an exit; a handler that raises again ends the whole run."""
-    return (one for one in leave.guards if leave.kind != "abort" or not _is_handler(one))
-
-
-def _unsure(guard: RankGuard) -> bool:
-    """Whether a value may depend on the rank: SLURM_PROCID and the like are the rank as well.
-
-    An exception is each rank's own: the first that comes may find the file missing, no other does.
-    Which packages are installed is the same for all. What a library gives as some rank is one.
-    """
-    if guard.test.known:
-        return False
-    if _is_handler(guard):
-        return ast.unparse(guard.node) not in ("ImportError", "ModuleNotFoundError")
-    asked = {thing.name for thing in guard.test.sources() if thing.kind == "result"}
-    if any(name.endswith("rank") for name in asked):
-        return True
-    return guard.test.by_rank or any("environ[" in str(atom) for atom in guard.test.atoms)
-
-
-def _is_told(run: Run, guard: RankGuard) -> bool:
-    """Whether a condition asks an object of the project for an attribute, into which it was put as
-    an item of that name what the rank says: ``params["log"] = rank == 0``."""
-    asked = set(guard.test.sources()) if not guard.test.known else set()
-    names = {one.attr for one in ast.walk(guard.node) if isinstance(one, ast.Attribute)}
-    return any(
-        one.element and one.key in names and one.value.by_rank and thing in asked
-        for one in run.stores
-        for thing in one.base.things
-    )
-
-
-def _is_handler(guard: RankGuard) -> bool:
-    return any("except@" in str(atom) for atom in guard.test.atoms)
 
 
 def _ruled_out(guard: RankGuard) -> bool:

@@ -115,6 +115,23 @@ def moves(choice: Choice) -> bool:
     return choice.node is None or isinstance(choice.node, (ast.Constant, ast.IfExp))
 
 
+def used(run: Run, choice: Choice) -> bool:
+    """Whether something goes to a device, wherever it is made: one that is kept may be asked for
+    its type alone. Not where it stands for a device that came without a number."""
+    asked = {one.attr for guard in choice.call.guards for one in _attributes(guard.node)}
+    if choice.call.name != DEVICE or choice.call.result is None:
+        return True
+    made = set(choice.call.result.things)
+    places = (call for call in run.calls if call.method in MOVES or call.name in CHOOSERS)
+    given = [value for call in places for value in call.given]
+    given += [call.kwargs["device"] for call in run.calls if "device" in call.kwargs]
+    return "index" not in asked and any(not made.isdisjoint(value.things) for value in given)
+
+
+def _attributes(node: ast.expr) -> Iterator[ast.Attribute]:
+    return (one for one in ast.walk(node) if isinstance(one, ast.Attribute))
+
+
 def names_one(choice: Choice) -> bool:
     """`"cuda:0" if … else "cpu"`."""
     arms = (choice.node.body, choice.node.orelse) if isinstance(choice.node, ast.IfExp) else ()

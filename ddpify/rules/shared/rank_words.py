@@ -1,0 +1,136 @@
+"""Words by which programs ask which rank they are on: they silence a rule, and never report.
+
+Only what is left undecided is asked for its words: whatever was read is judged by its value.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Final
+
+_PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_SURE: Final = frozenset({"chief", "leader", "procid"})
+_ROLES: Final = _SURE | set("main master primary root first head lead coordinator".split())
+_ALONE: Final = _SURE | {"master", "primary"}
+_ASKING: Final = frozenset("is am i on if only for not unless".split())
+_UNITS: Final = frozenset(
+    "process proc worker rank gpu device replica node host ordinal only".split()
+)
+_NUMBERED: Final = frozenset({"process", "proc", "worker"})
+_NUMBERS: Final = frozenset("id index idx num number ordinal".split())
+# A matrix has a rank, too; and a loss may rank.
+_OF_MATRICES: Final = frozenset("lora low matrix full tensor adapter svd".split())
+_RANKED: Final = frozenset("loss metric weight score eval margin net".split())
+# What has number 0 on one rank.
+_PLACES: Final = frozenset(
+    "gpu device cuda dev npu xpu worker replica shard node proc process coordinate".split()
+)
+_COUNTS: Final = frozenset("n num number count total max mem memory size".split())
+_ENDING: Final = frozenset(
+    "exit return stop abort quit leave skip only unless require ensure assert".split()
+)
+_KEPT: Final = frozenset({"writer", "saver", "recorder", "checkpointer", "board"})
+_FIRST: Final = (-1, 0, None, "-1", "0", "")
+
+
+@cache
+def _parts(name: str) -> tuple[str, ...]:
+    return tuple(part.lower() for part in _PARTS.findall(name))
+
+
+@cache
+def names_rank(name: str) -> bool:
+    """Whether a name may be that of a rank's number, or of whether it is a certain one."""
+    parts = _parts(name)
+    if len(parts) == 1 and parts[0] in _ALONE:
+        return True
+    near = zip(("", *parts), parts, (*parts[1:], ""), strict=False)
+    return any(_is_rank(*three) for three in near)
+
+
+def _is_rank(before: str, word: str, after: str) -> bool:
+    if word == "rank":
+        return before not in _OF_MATRICES and after not in _RANKED
+    if (word, after) == ("dist", "info"):
+        return True
+    if word in _ROLES and (after in _UNITS or (not after and before in _ASKING)):
+        return True
+    return word in _SURE or (word in _NUMBERED and after in _NUMBERS)
+
+
+def ends_others(name: str) -> bool:
+    """Whether a function's name says that some ranks do not come back: ``exit_unless_leader``."""
+    return names_rank(name) and not _ENDING.isdisjoint(_parts(name))
+
+
+def asks_rank(node: ast.expr) -> bool:
+    """Whether an expression may ask which rank this is, by the words in it."""
+    return any(_is_first(one) or any(map(names_rank, _named(one))) for one in asked(node))
+
+
+def asked(node: ast.expr) -> Iterator[ast.expr]:
+    """The parts of an expression that decide: neither the object of an attribute nor what a call
+    is given, of which anything may be made."""
+    yield node
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return
+    inner: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) not in ("any", "all", "bool"):
+        inner = [node.func]
+    for one in inner:
+        yield from asked(one) if isinstance(one, ast.expr) else ()
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    """The names in a part, those of entries included: ``cfg["rank"]``, ``get("rank")``.
+
+    Variables of the environment are read elsewhere.
+    """
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, (ast.Subscript, ast.Call)):
+        keys = [node.slice] if isinstance(node, ast.Subscript) else node.args[:2]
+        said = (key.value for key in keys if isinstance(key, ast.Constant))
+        yield from (key for key in said if isinstance(key, str) and not key.isupper())
+
+
+def _is_first(test: ast.expr) -> bool:
+    """``x in (-1, 0)``, ``gpu == 0``, ``not gpu``."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return isinstance(test.operand, (ast.Name, ast.Attribute)) and _is_place(test.operand)
+    if not isinstance(test, ast.Compare) or len(test.ops) > 1:
+        return False
+    try:
+        said = ast.literal_eval(test.comparators[0])
+    except (ValueError, TypeError):
+        return False
+    if isinstance(test.ops[0], (ast.In, ast.NotIn)):
+        several = isinstance(said, (list, tuple, set)) and len(said) > 1
+        return several and all(one in _FIRST for one in said)
+    zero = said == 0 or (isinstance(said, str) and re.fullmatch(r"(.*:)?0", said))
+    equal = isinstance(test.ops[0], (ast.Eq, ast.NotEq))
+    return bool(equal and zero) and _is_place(test.left)
+
+
+def _is_place(node: ast.expr) -> bool:
+    """Whether it may be the number of what this rank works on, and not how many there are."""
+    names = (name for one in ast.walk(node) for name in _named(one))
+    parts = {part for name in names for part in _parts(name)}
+    return not parts.isdisjoint(_PLACES) and parts.isdisjoint(_COUNTS)
+
+
+def writer(node: ast.expr) -> str:
+    """The attribute of ``if self.writer:``, which may be there on one rank only; "" for none."""
+    if isinstance(node, ast.UnaryOp):
+        return writer(node.operand)
+    if isinstance(node, ast.Compare):
+        said = node.comparators[0]
+        none = isinstance(said, ast.Constant) and said.value is None
+        return writer(node.left) if none else ""
+    kept = isinstance(node, ast.Attribute) and not _KEPT.isdisjoint(_parts(node.attr))
+    return node.attr if isinstance(node, ast.Attribute) and kept else ""
