@@ -42,7 +42,8 @@ _OF_FRAMEWORKS: Final = {
 _Given = tuple[RankValue, int]
 _PAD, _TYPE = "pad to the longest first", "give the dtype"
 _KEEPING: Final = frozenset(
-    "cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze".split()
+    """cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze flatten
+    ravel""".split()
 )
 _PICKING: Final = frozenset({"nonzero", "masked_select", "unique", "argwhere", "flatnonzero"})
 _MASKS: Final = frozenset((name,) for name in "Eq NotEq Lt LtE Gt GtE".split())
@@ -118,7 +119,7 @@ def _sent(call: RankCall) -> RankValue | None:
     if call.name in _OF_FRAMEWORKS:
         return call.arg(0, _OF_FRAMEWORKS[call.name])
     shared, name = exchange(call), _SENT.get(call.method, "")
-    return shared.given(name) if shared is not None and shared.group is None else None
+    return shared.given(name) if shared is not None and shared.whole else None
 
 
 def _finding(

@@ -161,7 +161,7 @@ def _exchanges(call: RankCall) -> bool:
     if shared is None:
         return call.name in words.AGREEING_CALLS
     waits = call.method in ("barrier", "monitored_barrier", *words.SESSION_OPS)
-    return shared.group is None and not waits
+    return shared.whole and not waits
 
 
 def _keyed(run: Run, over: RankValue) -> Site | None:

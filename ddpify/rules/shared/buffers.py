@@ -10,6 +10,7 @@ from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, RANDOM
 from ddpify.rules.shared.complaints import Complaint
 from ddpify.rules.shared.extents import Extent, extent, never
+from ddpify.rules.shared.tensors import dtype
 
 # What is filled in, what is given, and which of both is so many times as long: by the number of
 # processes, or (0) neither.
@@ -38,6 +39,7 @@ def wrong(shared: Collective) -> Complaint | None:
         if not call.ranks & (1 << rank):
             continue
         found = _split(shared, rank) or _pair(shared, rank) or _list(shared, rank)
+        found = found or _typed(shared, rank)
         if found is not None:
             return Complaint(call.site, *found)
     return None
@@ -72,6 +74,20 @@ def _list(shared: Collective, rank: int) -> tuple[str, str] | None:
         return None
     what = f"the tensors in `{held}` of this {shared.call.method}() are not as long as `{given}`"
     return f"{what}: a crash", f"make them as long as `{given}`"
+
+
+def _typed(shared: Collective, rank: int) -> tuple[str, str] | None:
+    """What is filled in is of another type than what is given."""
+    held, given = _LISTS.get(shared.call.method) or _PAIRS.get(shared.call.method, ("", "", 0))[:2]
+    into, one = shared.given(held), shared.given(given)
+    if into is None or one is None:
+        return None
+    kinds = {dtype(value, rank) for value in (into.items or (into,))}
+    kind, other = kinds.pop() if len(kinds) == 1 else None, dtype(one, rank)
+    if None in (kind, other) or kind == other:
+        return None
+    what = f"`{held}` of this {shared.call.method}() is {kind}, and `{given}` is {other}: a crash"
+    return f"{what} or wrong numbers", "make both of one type"
 
 
 def _split(shared: Collective, rank: int) -> tuple[str, str] | None:

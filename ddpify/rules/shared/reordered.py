@@ -32,7 +32,7 @@ def _in_sequence(run: Run) -> Iterator[tuple[RankCall, Site]]:
     given: dict[tuple[RankThing, ...], RankCall] = {}
     for call in run.calls:
         shared = exchange(call)
-        value = shared.given(shared.filled) if shared is not None and shared.group is None else None
+        value = shared.given(shared.filled) if shared is not None and shared.whole else None
         if value is None or not call.everywhere or call.method not in _SUMMING:
             continue
         first = given.get(value.things[::-1])  # once reduced, its numbers are those of all
@@ -51,7 +51,7 @@ def _turned(items: Sequence[RankValue]) -> bool:
 def _is_given_an_element(call: RankCall, loop: RankLoop) -> bool:
     """Whether a collective within a loop exchanges what the loop goes through."""
     shared = exchange(call)
-    if shared is None or shared.group is not None or call.method not in _FILLING:
+    if shared is None or not shared.whole or call.method not in _FILLING:
         return False
     if not call.everywhere or call.place_in(loop.site) is None or loop.over is None:
         return False

@@ -7,6 +7,7 @@ from typing import Final
 
 from ddpify.ranks import other_libraries, words
 from ddpify.ranks.collective import is_world
+from ddpify.ranks.members import has_both
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.overlooked import out_of_turn, overlooked
@@ -44,6 +45,9 @@ def among_all(run: Run, others: Iterable[RankCall] = ()) -> list[RankCall]:
         return []
     if overlooked(run, NAMES, not all(map(of_torch, calls))):
         return []
+    groups = [_group(call) for call in calls]
+    if has_both(groups[0]) and all(one.atoms == groups[0].atoms for one in groups):
+        return calls
     found = [call for call in calls if _group(call).names() != {f"{words.DIST}new_group"}]
     return found if all(is_world(_group(call)) for call in found) else []
 
