@@ -34,6 +34,9 @@ _SENT: Final = {
 }
 _OP: Final = f"{words.DIST}P2POp"
 RECEIVES: Final = frozenset({f"{words.DIST}irecv", "Irecv"})
+_PARTS: Final = frozenset({"parameters", "named_parameters"})
+_ONE: Final = re.compile(r"element@[^\[\]~]*?(\.grad)?(\.data)?")
+Models = frozenset[RankThing]
 _OF_RANK: Final = re.compile(r":[01](?=\[|$)")  # how the rank's own is told from the other's
 # They give the same memory in another form; `contiguous`, `reshape` and `flatten` may copy it.
 _VIEWS: Final = frozenset(
@@ -62,6 +65,15 @@ def sent(call: RankCall) -> tuple[RankValue, ...]:
     shared = collective(call)
     value = shared.given(_SENT.get(call.method, "")) if shared is not None else None
     return (value,) if value is not None and shared is not None and shared.waits is False else ()
+
+
+def models_of(value: RankValue) -> Models:
+    """The models one of whose parameters, or of whose gradients, a tensor is itself."""
+    if value.things or not _ONE.fullmatch(key_of(value)):
+        return frozenset()
+    calls = (thing.call for thing in value.sources() if thing.call is not None)
+    held = (call.receiver for call in calls if call.method in _PARTS)
+    return frozenset(thing for one in held if one is not None for thing in one.things)
 
 
 def _arrays(given: tuple[RankValue, ...]) -> tuple[RankValue, ...]:
@@ -148,6 +160,7 @@ def begin(m: RankMachine, call: RankCall) -> None:
     """Note what is in flight from now on."""
     keys = (key_of(value, m.live) for value in flown(call))
     m.flying.update(key for key in keys if key)
+    m.flying.update(_named(thing) for value in flown(call) for thing in models_of(value))
 
 
 def touch(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.collective import collective, exchange
+from ddpify.ranks.collective import exchange
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
@@ -18,7 +18,7 @@ from ddpify.rules.shared.blocking import pairs
 from ddpify.rules.shared.extents import exceeds, extent, never
 from ddpify.rules.shared.mpi_types import misnamed
 from ddpify.rules.shared.rows import are_uneven
-from ddpify.rules.shared.sides import of_torch
+from ddpify.rules.shared.sides import of_objects, of_torch
 from ddpify.rules.shared.tensors import dtype
 
 # The parameter of each collective that takes the tensor that has to be alike on all ranks.
@@ -56,7 +56,7 @@ def lint(run: Run) -> Iterable[Finding]:
         told = _differs(value) if value is not None else None
         if told is not None:
             yield _finding(call, *told)
-        shared = collective(call)
+        shared = exchange(call)
         unfit = buffers.wrong(shared) if shared is not None else None
         unfit = unfit or misnamed(call)
         if unfit is not None:
@@ -81,6 +81,8 @@ def _received(run: Run) -> Iterator[Finding]:
 
 def _message(call: RankCall) -> RankValue | None:
     """The tensor, or the buffer, of one side; a pickle has none."""
+    if of_objects(call):
+        return None
     if of_torch(call):
         return call.arg(0, "tensor")
     return None if call.method.islower() else call.arg(0, "buf")

@@ -15,17 +15,19 @@ from ddpify.ranks.events import Exit, Store, Touch
 from ddpify.ranks.inflight import (
     BATCH,
     RECEIVES,
+    Models,
     filled,
     flown,
     key_of,
     maker,
+    models_of,
     overlap,
     sent,
     spelled,
 )
 from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
-from ddpify.rules.collectives.in_models import Models, models_of, uses
+from ddpify.rules.collectives.in_models import uses
 from ddpify.rules.shared.syntax import parents, scope
 from ddpify.rules.shared.written import holds
 from ddpify.site import Site

@@ -102,9 +102,9 @@ def never(times: int, one: Extent | None, other: Extent | None) -> bool:
     return _always(times, one, other, operator.ne)
 
 
-def exceeds(one: Extent | None, other: Extent | None) -> bool:
-    """Whether ``one`` is more than ``other`` with any number of processes."""
-    return _always(1, one, other, operator.gt)
+def exceeds(one: Extent | None, other: Extent | None, times: int = 1) -> bool:
+    """Whether ``one``, so many times, is more than ``other`` with any number of processes."""
+    return _always(times, one, other, operator.gt)
 
 
 def _always(

@@ -25,6 +25,7 @@ from ddpify.rules.shared.overlooked import loops
 from ddpify.rules.shared.sides import (
     among_all,
     kind,
+    of_objects,
     of_torch,
     peer_name,
     sends,
@@ -32,6 +33,7 @@ from ddpify.rules.shared.sides import (
 
 MAX_MESSAGES = 400
 _COUNTED = ("builtins.range", "builtins.enumerate")
+_OBJECTS = -1  # the tag that stands for those of object lists
 _ROUNDS = 6  # what a number of rounds that is not known is taken for
 
 
@@ -248,6 +250,8 @@ class _Turns:
         return self._named(self.call.arg(1, peer_name(self.call)), known)
 
     def _tag(self, known: dict[str, int | None]) -> int | None:
+        if of_objects(self.call):
+            return _OBJECTS
         value = self.call.arg(3 if of_torch(self.call) else 2, "tag")
         if self._blind:
             return None

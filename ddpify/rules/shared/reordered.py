@@ -10,21 +10,23 @@ from ddpify.ranks.collective import Collective, exchange
 from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
+from ddpify.rules.shared.sorting import sorted_by_numbers
 from ddpify.site import Site
 
 _SUMMING: Final = frozenset("all_reduce reduce Allreduce allreduce".split())
 _FILLING: Final = _SUMMING | frozenset({"broadcast", "Bcast"})
 
 
-def reordered(run: Run) -> Iterator[tuple[RankCall, Site]]:
-    """The collectives to which ranks come with the same things in different orders, and what puts
-    these in order: the loop, or the call that the other ranks make instead."""
+def reordered(run: Run) -> Iterator[tuple[RankCall, Site, Site]]:
+    """The collectives to which ranks come with the same things in different orders, where that is,
+    and what puts these in order: the loop, or the call that the other ranks make instead."""
     for loop in run.loops:
         items = loop.over.items if loop.over is not None else None
-        if items and _turned([*items]):
+        if (items and _turned([*items])) or sorted_by_numbers(loop):
             found = (one for one in run.calls if _is_given_an_element(one, loop))
-            yield from ((one, loop.site) for one in list(found)[:1])
-    yield from _in_sequence(run)
+            for one in list(found)[:1]:
+                yield one, one.place_in(loop.site) or one.site, loop.site
+    yield from ((one, one.site, site) for one, site in _in_sequence(run))
 
 
 def _in_sequence(run: Run) -> Iterator[tuple[RankCall, Site]]:
