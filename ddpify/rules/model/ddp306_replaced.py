@@ -38,7 +38,8 @@ def lint(run: Run) -> Iterable[Finding]:
 def _changes(run: Run, wrap: Wrap) -> Iterator[tuple[Store | RankCall, str]]:
     for store in run.stores:
         if store.element:
-            grows = all(thing.name in _CONTAINERS for thing in store.base.things)
+            things = store.base.things
+            grows = all(t.kind == "attribute" or t.name in _CONTAINERS for t in things)
             if grows and _inside(wrap, store.base) and _are_new(wrap, store.value):
                 yield store, "a layer is added"
             continue
