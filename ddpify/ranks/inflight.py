@@ -35,7 +35,7 @@ _SENT: Final = {
 _OP: Final = f"{words.DIST}P2POp"
 RECEIVES: Final = frozenset({f"{words.DIST}irecv", "Irecv"})
 _PARTS: Final = frozenset({"parameters", "named_parameters"})
-_ONE: Final = re.compile(r"element@[^\[\]~]*?(\.grad)?(\.data)?")
+_ONE: Final = re.compile(r"element@[^\[\]~]*?(\[\d\])?(\.grad)?(\.data)?")
 Models = frozenset[RankThing]
 _OF_RANK: Final = re.compile(r":[01](?=\[|$)")  # how the rank's own is told from the other's
 # They give the same memory in another form; `contiguous`, `reshape` and `flatten` may copy it.

@@ -25,7 +25,7 @@ from ddpify.ranks.inflight import (
     sent,
     spelled,
 )
-from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankThing, RankValue
+from ddpify.ranks.model import RANK0, RANK1, RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.collectives.in_models import uses
 from ddpify.rules.shared.syntax import parents, scope
@@ -40,7 +40,7 @@ _READING: Final = frozenset(
 _FUNCTIONS: Final = frozenset(
     f"builtins.{name}" for name in "print float int bool str sum max min abs sorted".split()
 )
-_MODULES: Final = ("torch", "torch.nn.functional", "numpy")
+_MODULES: Final = ("torch", "torch.nn.functional", "torch.linalg", "numpy", "numpy.linalg")
 _FORM: Final = frozenset("is_tensor numel is_floating_point typename".split())
 # Calls that wait, be it for everything.
 _WAITS: Final = frozenset(
@@ -67,10 +67,16 @@ def touched(run: Run, call: RankCall) -> Iterator[tuple[Site, bool]]:
 
 
 def _touched(run: Run, call: RankCall, value: RankValue, fills: bool) -> Site | None:
-    key = key_of(value, call.ranks)
-    if not key or not _is_one(value, call):
+    ranks = [call.ranks] if key_of(value, call.ranks) else [RANK0, RANK1]
+    found = (_touched_on(run, call, value, fills, one & call.ranks) for one in ranks)
+    return next((site for site in found if site is not None), None)
+
+
+def _touched_on(run: Run, call: RankCall, value: RankValue, fills: bool, ranks: int) -> Site | None:
+    key = key_of(value, ranks) if ranks else ""
+    if not key or not _is_one(value, call, ranks):
         return None
-    flight = _Flight(run, call, key, fills, value, models_of(value))
+    flight = _Flight(run, call, key, fills, value, ranks, models_of(value))
     events = run.once(_timeline)
     after = [one for one in events if one.order > call.order]
     found = flight.first(after)
@@ -108,10 +114,10 @@ def _timeline(run: Run) -> list[Event]:
     return sorted(events, key=lambda one: one.order)
 
 
-def _is_one(value: RankValue, call: RankCall) -> bool:
+def _is_one(value: RankValue, call: RankCall, ranks: int) -> bool:
     """Whether it is one tensor where the call is made: not one of those that a comprehension, or
     a loop that has ended, has made."""
-    made = maker(value, call.ranks)
+    made = maker(value, ranks)
     if made is None:
         return True
     comprehended = any(
@@ -163,6 +169,7 @@ class _Flight:
     key: str
     fills: bool  # or only sends it
     value: RankValue
+    ranks: int
     models: Models = frozenset()  # whose parameter it is
 
     def first(self, events: Iterable[Event]) -> object:
@@ -212,7 +219,7 @@ class _Flight:
         waited = [thing for value in event.inputs for thing in value.sources()]
         begun = [t.call for t in waited if t.call is not None and flown(t.call)]
         own = any(one is self.call for one in begun)
-        if own and is_of_one(event, self.call):
+        if own and on_gloo(self.run) and is_of_one(event, self.call):
             return True
         shared = collective(self.call)
         group = shared.group if shared is not None else None
@@ -238,7 +245,7 @@ class _Flight:
         return self._is_changed_by(event) or (self.fills and self._is_read_by(event))
 
     def _is_it(self, value: RankValue) -> bool:
-        return overlap(key_of(value, self.call.ranks), self.key)
+        return overlap(key_of(value, self.ranks), self.key)
 
     def _is_changed_by(self, event: RankCall) -> bool:
         """``x.zero_()``, ``dist.irecv(x)``."""
@@ -283,7 +290,7 @@ def is_of_one(wait: RankCall, call: RankCall) -> bool:
         place = place.operand
     if not isinstance(place, ast.Constant) or not isinstance(place.value, int):
         return False
-    return call.name == BATCH
+    return call.name == BATCH  # of gloo, a handle for each message
 
 
 def _own(call: RankCall) -> tuple[RankValue, ...]:

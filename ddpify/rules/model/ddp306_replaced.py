@@ -11,6 +11,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
 from ddpify.rules.shared.parameters import has_parameters
 from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, rewrapped, wraps
+from ddpify.site import Site
 
 _ADDERS = frozenset({"resize_token_embeddings", "add_module", "register_module"})
 _ADDERS |= {"register_parameter"}
@@ -26,13 +27,21 @@ def lint(run: Run) -> Iterable[Finding]:
             if followed(wrap, one.order, one.loops, run):
                 yield Finding(
                     "DDP306",
-                    one.site,
+                    _asked(one, wrap),
                     f"{because} after the wrap: its gradients are never averaged, or the second"
                     " iteration stops with an error",
                     Severity.ERROR,
                     advice="change the model before DistributedDataParallel(), or wrap it again",
                     because=((wrap.call.asked.site, "wrapped here"),),
                 )
+
+
+def _asked(one: Store | RankCall, wrap: Wrap) -> Site:
+    """Where the program asks for it after the wrap: not in a method of the model, ``add_head``."""
+    if one.function is None or one.function.owner is None:
+        return one.site
+    known = {call.site for call in wrap.call.stack}
+    return next((call.site for call in one.stack if call.site not in known), one.site)
 
 
 def _changes(run: Run, wrap: Wrap) -> Iterator[tuple[Store | RankCall, str]]:

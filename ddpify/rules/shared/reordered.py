@@ -22,7 +22,7 @@ def reordered(run: Run) -> Iterator[tuple[RankCall, Site, Site]]:
     and what puts these in order: the loop, or the call that the other ranks make instead."""
     for loop in run.loops:
         items = loop.over.items if loop.over is not None else None
-        if (items and _turned([*items])) or sorted_by_numbers(loop):
+        if (items and _turned([*items])) or sorted_by_numbers(run, loop):
             found = (one for one in run.calls if _is_given_an_element(one, loop))
             for one in list(found)[:1]:
                 yield one, one.place_in(loop.site) or one.site, loop.site
