@@ -15,6 +15,7 @@ from ddpify.ranks.trace import (
     BLOCK,
     CUT,
     ENDS,
+    LEAVING,
     RAISE,
     Branch,
     End,
@@ -155,7 +156,7 @@ class Balance:
     def _exits_of_loops(self, items: list[Item]) -> None:
         """The same operations, but one rank leaves a loop that the other goes on with."""
         for end in ends(items):
-            if end.ranks != ALL and end.exit.kind in ("break", "return", "continue"):
+            if end.ranks != ALL and end.exit.kind in (*LEAVING, "stop"):
                 inside = [e for e in events(items) if e.ranks & ~end.ranks] or list(events(items))
                 if inside:
                     guard = next((g for g in reversed(end.exit.guards) if g.ranks != ALL), None)

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from ddpify.ranks import other_libraries, words
+from ddpify.ranks.members import has_both
 from ddpify.ranks.model import RankCall, RankValue
 
 _WORLD = frozenset({f"{words.DIST}group.WORLD", f"{words.DIST}GroupMember.WORLD"})
@@ -73,13 +74,13 @@ class Collective:
     @property
     def divided(self) -> bool:
         """Whether rank 0 and rank 1 are surely not both in its group: ``new_group([0])``."""
-        group = self.group
-        made = group.made_by(f"{words.DIST}new_group") if group is not None else None
-        ranks = made.call.arg(0, "ranks") if made is not None and made.call is not None else None
-        if ranks is None or ranks.items is None or not all(item.known for item in ranks.items):
-            return False
-        members = [{item.atoms[rank] for item in ranks.items} for rank in (0, 1)]
-        return not all({0, 1} <= one for one in members)
+        return self.group is not None and has_both(self.group) is False
+
+    @property
+    def whole(self) -> bool:
+        """Whether rank 0 and rank 1 surely meet in it: in the group of all, or in one that both are
+        in, such as ``new_group(backend="gloo")``."""
+        return self.group is None or has_both(self.group) is True
 
 
 def collective(call: RankCall) -> Collective | None:

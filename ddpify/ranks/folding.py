@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -67,6 +68,7 @@ def _asks_gradient(value: RankValue) -> bool:
 HANDLERS: Final[dict[str, Handler]] = {
     "builtins.min": _folded(min, iterables.best),
     "builtins.max": _folded(max, iterables.best),
+    **{f"math.{one.__name__}": _folded(one) for one in (math.ceil, math.floor, math.trunc)},
     "builtins.abs": _folded(abs),
     "builtins.round": _folded(round),
     "builtins.pow": _folded(power),

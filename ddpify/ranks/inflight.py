@@ -14,12 +14,29 @@ from ddpify.ranks.events import Touch
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
 from ddpify.ranks.origins import Symbol
+from ddpify.ranks.other_libraries import MPI
 from ddpify.ranks.protocol import RankMachine
 
 SENDS: Final = frozenset({f"{words.DIST}isend", "Isend"})
+# mpi4py's collectives that return at once: what they send, and what they fill.
+_BEGUN: Final = {
+    **dict.fromkeys("Iallreduce Ireduce Iallgather Igather Iscatter Ialltoall".split(), 2),
+    "Ibcast": 1,
+}
 BATCH: Final = f"{words.DIST}batch_isend_irecv"
+# What collectives send beside what they fill.
+_SENT: Final = {
+    "all_gather": "tensor",
+    "all_gather_into_tensor": "input_tensor",
+    "reduce_scatter_tensor": "input",
+    "all_to_all_single": "input",
+    "gather": "tensor",
+}
 _OP: Final = f"{words.DIST}P2POp"
 RECEIVES: Final = frozenset({f"{words.DIST}irecv", "Irecv"})
+_PARTS: Final = frozenset({"parameters", "named_parameters"})
+_ONE: Final = re.compile(r"element@[^\[\]~]*?(\[\d\])?(\.grad)?(\.data)?")
+Models = frozenset[RankThing]
 _OF_RANK: Final = re.compile(r":[01](?=\[|$)")  # how the rank's own is told from the other's
 # They give the same memory in another form; `contiguous`, `reshape` and `flatten` may copy it.
 _VIEWS: Final = frozenset(
@@ -35,16 +52,51 @@ def spelled(call: RankCall) -> str:
 def flown(call: RankCall) -> tuple[RankValue, ...]:
     """The tensors that an asynchronous call sends or fills, of a batch of messages those that it
     fills; none if the call waits."""
+    return filled(call) or sent(call)
+
+
+def sent(call: RankCall) -> tuple[RankValue, ...]:
+    """Those that it only reads: nobody may change them before the wait."""
+    if call.method in _BEGUN and call.name.startswith(MPI):
+        return _arrays(call.given[: _BEGUN[call.method] - 1])
+    if spelled(call) in SENDS:
+        given = call.arg(0, "buf" if call.method == "Isend" else "tensor")
+        return _arrays((given,)) if given is not None else ()
     shared = collective(call)
+    value = shared.given(_SENT.get(call.method, "")) if shared is not None else None
+    return (value,) if value is not None and shared is not None and shared.waits is False else ()
+
+
+def models_of(value: RankValue) -> Models:
+    """The models one of whose parameters, or of whose gradients, a tensor is itself."""
+    if value.things or not _ONE.fullmatch(key_of(value)):
+        return frozenset()
+    calls = (thing.call for thing in value.sources() if thing.call is not None)
+    held = (call.receiver for call in calls if call.method in _PARTS)
+    return frozenset(thing for one in held if one is not None for thing in one.things)
+
+
+def _arrays(given: tuple[RankValue, ...]) -> tuple[RankValue, ...]:
+    """Arrays, without what MPI is told of them: ``[array, DOUBLE]``."""
+    return tuple(one.items[0] if one.items else one for one in given)
+
+
+def filled(call: RankCall) -> tuple[RankValue, ...]:
+    """Those in which something arrives: nobody may read them before the wait, either."""
+    shared = collective(call)
+    given = None
     if shared is not None:
         given = shared.given(shared.filled) if shared.waits is False else None
+        listed = given is not None and call.method in ("all_gather", "all_to_all")
+        if given is not None and listed and given.items:
+            return (given, *given.items)
+    elif call.method in _BEGUN and call.name.startswith(MPI):
+        return _arrays(call.given[_BEGUN[call.method] - 1 : _BEGUN[call.method]])
     elif call.name == BATCH:
         return tuple(_received(call))
-    elif spelled(call) in SENDS | RECEIVES:
-        given = call.arg(0, "buf" if call.method in ("Isend", "Irecv") else "tensor")
-        given = given.items[0] if given is not None and given.items else given  # `[array, DOUBLE]`
-    else:
-        given = None
+    elif spelled(call) in RECEIVES:
+        given = call.arg(0, "buf" if call.method == "Irecv" else "tensor")
+        given = given.items[0] if given is not None and given.items else given
     return (given,) if given is not None else ()
 
 
@@ -108,6 +160,7 @@ def begin(m: RankMachine, call: RankCall) -> None:
     """Note what is in flight from now on."""
     keys = (key_of(value, m.live) for value in flown(call))
     m.flying.update(key for key in keys if key)
+    m.flying.update(_named(thing) for value in flown(call) for thing in models_of(value))
 
 
 def touch(

@@ -69,7 +69,7 @@ _COMMUNICATING = (
 # Their methods, of whatever receiver: `trainer.save_checkpoint(`.
 _METHODS = tuple(
     sorted({f".{name.rpartition('.')[2]}(" for name in words.COLLECTIVE_CALLS} - {".step("})
-) + tuple(sorted(f".{name}(" for name in words.COLLECTIVE_METHODS))
+) + tuple(sorted(f".{name}(" for name in (*words.COLLECTIVE_METHODS, "compute")))
 # A meter: what it is given is the rank's own, and so is then what it holds.
 _ADDS = re.compile(r"self\.\w+[ \t]*\+=")
 # What an object collects: functions to call, or what each rank has.

@@ -78,12 +78,21 @@ def _combining(m: RankMachine, f: RankFrame, one: RankCall, value: RankValue) ->
     return made
 
 
+def _is_of_metric(one: RankCall) -> bool:
+    """``compute()`` of torchmetrics puts together what all ranks have, unless told not to."""
+    if one.method != "compute" or not one.name.startswith("torchmetrics."):
+        return False
+    made = [thing.call for thing in (one.receiver.things if one.receiver is not None else ())]
+    return not any(call is not None and "sync_on_compute" in call.kwargs for call in made)
+
+
 def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     name = one.name
     shared = collective(one)
     if shared is not None:
         return on_collective(m, f, shared)
     gathers = name in words.COLLECTIVE_CALLS or one.method in words.COLLECTIVE_METHODS
+    gathers = gathers or _is_of_metric(one)
     if gathers or (name in words.CLIPS and _is_of_shards(one)):
         meet(m, f, one)
     if one.method == "log" and is_true(one.kwargs.get("sync_dist")):

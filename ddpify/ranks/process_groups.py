@@ -55,7 +55,7 @@ def _of_a_group(one: RankCall) -> bool:
 def on_collective(m: RankMachine, f: RankFrame, shared: Collective) -> RankValue:
     one = shared.call
     m.opened = m.opened or one.method == "init_process_group"
-    if shared.group is None and not is_true(shared.given("use_local_synchronization")):
+    if shared.whole and not is_true(shared.given("use_local_synchronization")):
         m.event(one.method, one, one.node, f)
     if shared.functional:
         return result(one).clean() if one.name in words.AGREEING_CALLS else result(one)

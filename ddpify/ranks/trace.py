@@ -223,10 +223,12 @@ def events(items: list[Item], rank: int | None = None) -> Iterator[Event]:
 
 
 def ends(items: list[Item]) -> Iterator[End]:
-    """The exits, nested ones included, those of called functions left out."""
+    """The exits, nested ones included; of called functions such as end the process in peace:
+    torchrun lets the others go on."""
     for item in items:
         if isinstance(item, End):
             yield item
-        elif not isinstance(item, Inline) or item.ends != "return":
-            for body in bodies(item):
-                yield from ends(body)
+            continue
+        called = isinstance(item, Inline) and item.ends == "return"
+        inner = (one for body in bodies(item) for one in ends(body))
+        yield from (one for one in inner if not called or one.exit.kind == "stop")

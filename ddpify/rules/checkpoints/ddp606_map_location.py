@@ -19,7 +19,16 @@ def lint(run: Run) -> Iterable[Finding]:
     if not on_gpus(run):
         return
     for call in loaded(run):
-        if by_all(run, call) and not _says_where(call):
+        if by_all(run, call) and _is_numbered(call):
+            yield Finding(
+                "DDP606",
+                call.site,
+                "every rank loads onto this one GPU first: N copies and N contexts on it",
+                Severity.WARNING,
+                (Edit(How.ARGUMENT, call.site, '"cpu"', "map_location"),),
+                'pass map_location="cpu"; load_state_dict copies to the right device',
+            )
+        elif by_all(run, call) and not _says_where(call):
             yield Finding(
                 "DDP606",
                 call.site,
@@ -28,6 +37,13 @@ def lint(run: Run) -> Iterable[Finding]:
                 (Edit(How.ARGUMENT, call.site, '"cpu"', "map_location"),),
                 'pass map_location="cpu"; load_state_dict copies to the right device',
             )
+
+
+def _is_numbered(call: RankCall) -> bool:
+    """Whether it says "cuda:0" for all ranks."""
+    mapped = call.arg(1, "map_location")
+    device = mapped.constant if mapped is not None else None
+    return isinstance(device, str) and device.startswith("cuda:")
 
 
 def _says_where(call: RankCall) -> bool:

@@ -27,6 +27,7 @@ RULE = Rule(
     "accelerate#2785, #2690; bergson#376; TORCH_DISTRIBUTED_DEBUG=DETAIL does not see equal"
     " operations; BUGS C01, C02, C09",
     lint=lint,
+    words=("torchmetrics.",),
     bad=(
         on_ranks("""
             if rank == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.collective import collective, exchange
+from ddpify.ranks.collective import exchange
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
@@ -18,7 +18,7 @@ from ddpify.rules.shared.blocking import pairs
 from ddpify.rules.shared.extents import exceeds, extent, never
 from ddpify.rules.shared.mpi_types import misnamed
 from ddpify.rules.shared.rows import are_uneven
-from ddpify.rules.shared.sides import of_torch
+from ddpify.rules.shared.sides import of_objects, of_torch
 from ddpify.rules.shared.tensors import dtype
 
 # The parameter of each collective that takes the tensor that has to be alike on all ranks.
@@ -42,7 +42,8 @@ _OF_FRAMEWORKS: Final = {
 _Given = tuple[RankValue, int]
 _PAD, _TYPE = "pad to the longest first", "give the dtype"
 _KEEPING: Final = frozenset(
-    "cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze".split()
+    """cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze flatten
+    ravel""".split()
 )
 _PICKING: Final = frozenset({"nonzero", "masked_select", "unique", "argwhere", "flatnonzero"})
 _MASKS: Final = frozenset((name,) for name in "Eq NotEq Lt LtE Gt GtE".split())
@@ -55,7 +56,7 @@ def lint(run: Run) -> Iterable[Finding]:
         told = _differs(value) if value is not None else None
         if told is not None:
             yield _finding(call, *told)
-        shared = collective(call)
+        shared = exchange(call)
         unfit = buffers.wrong(shared) if shared is not None else None
         unfit = unfit or misnamed(call)
         if unfit is not None:
@@ -80,6 +81,8 @@ def _received(run: Run) -> Iterator[Finding]:
 
 def _message(call: RankCall) -> RankValue | None:
     """The tensor, or the buffer, of one side; a pickle has none."""
+    if of_objects(call):
+        return None
     if of_torch(call):
         return call.arg(0, "tensor")
     return None if call.method.islower() else call.arg(0, "buf")
@@ -118,7 +121,7 @@ def _sent(call: RankCall) -> RankValue | None:
     if call.name in _OF_FRAMEWORKS:
         return call.arg(0, _OF_FRAMEWORKS[call.name])
     shared, name = exchange(call), _SENT.get(call.method, "")
-    return shared.given(name) if shared is not None and shared.group is None else None
+    return shared.given(name) if shared is not None and shared.whole else None
 
 
 def _finding(
@@ -144,6 +147,8 @@ def _own_size(value: RankValue) -> bool:
 
 
 def _keeps_own_size(call: RankCall) -> bool:
+    if call.name in ("torch.cat", "torch.concat", "torch.hstack", "torch.vstack") and call.args:
+        return any(map(_own_size, call.args[0].items or ()))
     kept = call.receiver if call.method in _KEEPING else None
     return call.method in _PICKING or (kept is not None and _own_size(kept))
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall
+from ddpify.ranks.model import ALL, RankCall
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.arms import meeting
+from ddpify.rules.shared.lengths import length
 from ddpify.rules.shared.written import has_uneven_lists, is_collection
 
 
@@ -21,9 +24,35 @@ def lint(run: Run) -> Iterable[Finding]:
                 "the objects arrive in a list that nobody can read: the other ranks keep theirs"
             )
             yield _finding(call, message, "name the list, and read it back after the call")
+        elif _is_empty_at_root(call):
+            message = "the rank that sends has None in this list, and what another one has is lost"
+            yield _finding(call, message, "let the rank send that has the objects")
         elif _by_rank(call) and has_uneven_lists(call, given):
             message = "the lists have different lengths on the ranks: a crash, or damaged objects"
             yield _finding(call, message, "fill the other ranks' list up with None")
+
+    for one, other in meeting(run):
+        if one.call.method == other.call.method == "broadcast_object_list":
+            first, second = one.given("object_list"), other.given("object_list")
+            lengths = (first and length(first, 0), second and length(second, 1))
+            if None not in lengths and lengths[0] != lengths[1]:
+                message = (
+                    "the lists have different lengths on the ranks: a crash, or damaged objects"
+                )
+                yield _finding(other.call, message, "fill the other ranks' list up with None")
+
+
+def _is_empty_at_root(call: RankCall) -> bool:
+    """Whether the root's elements are None, and those of another rank are not."""
+    value, source = call.arg(0, "object_list"), call.arg(1, "src")
+    root = source.constant if source is not None else 0
+    items = value.items if value is not None else None
+    if not items or call.ranks != ALL or root not in (0, 1) or isinstance(root, bool):
+        return False
+    held = [item.atoms for item in items]
+    return all(atoms[root] is None for atoms in held) and any(
+        atoms[1 - root] is not None and not isinstance(atoms[1 - root], Symbol) for atoms in held
+    )
 
 
 def _finding(call: RankCall, message: str, advice: str) -> Finding:

@@ -11,7 +11,7 @@ from ddpify.ranks.inflight import BATCH, RECEIVES, SENDS, flown, spelled
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.collectives.pending import overwritten, touched
+from ddpify.rules.collectives.pending import on_gloo, overwritten, touched
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.uses import uses
 from ddpify.rules.shared.written import is_literal_keyword
@@ -33,14 +33,14 @@ def lint(run: Run) -> Iterable[Finding]:
         if dropped and not _is_waited_for(run, call):
             yield _finding(call)
             continue
-        if spelled(call) in SENDS | RECEIVES and overwritten(call):
+        alone = spelled(call) in SENDS | RECEIVES or on_gloo(run)  # NCCL does one after the other
+        if alone and overwritten(call):
             yield _finding(call, "the last round's handle alone is waited for, not those before it")
             continue
         if collective(call) is not None and not is_literal_keyword(call, "async_op"):
             continue  # a wrapper, which may ask for it before it goes on
-        at = touched(run, call)
-        if at is not None:
-            yield _too_early(call, at, sends)
+        for at, fills in touched(run, call):
+            yield _too_early(call, at, not fills)
 
 
 def _only_begun(call: RankCall) -> bool:

@@ -17,6 +17,7 @@ from ddpify.rules.shared import groups, roots
 from ddpify.rules.shared.arms import meeting
 from ddpify.rules.shared.complaints import Complaint
 from ddpify.rules.shared.crossed import crossed
+from ddpify.rules.shared.turned import turned
 from ddpify.rules.shared.unlike_wrappers import unlike
 from ddpify.site import Site
 
@@ -38,7 +39,7 @@ def lint(run: Run) -> Iterable[Finding]:
         if shared is None or call.star:
             continue
         apart = any(guard.test.by_rank for guard in call.conditions)  # `if turn == rank`
-        if shared.group is None and call.ranks == ALL and not apart:
+        if shared.whole and call.ranks == ALL and not apart:
             yield from _others(shared)
         if collective(call) is None:
             few = roots.fixed(shared)
@@ -57,9 +58,15 @@ def _told(one: Complaint) -> Finding:
 
 def _in_arms(run: Run) -> Iterator[Finding]:
     """The same, where each rank has a call of its own: ``if rank == 0: … else: …``."""
+    in_turn = any(True for _ in turned(run))  # DDP828 speaks of that
     for one, other in meeting(run):
         if one.call.star or other.call.star:
             continue
+        if not in_turn and groups.unlike(one, other):
+            yield _finding(other, "group", ((one.call.site, "rank 0's"),))
+            continue
+        if one.call.method == "new_group" and groups.others(one.call, other.call):
+            yield _finding(other, "ranks", ((one.call.site, "rank 0's"),))
         for name in one.parameters:
             kind = _root if name in _RANKS else _operation if name == "op" else None
             first, second = (kind(one, name, 0), kind(other, name, 1)) if kind else (None, None)

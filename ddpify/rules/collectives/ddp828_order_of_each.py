@@ -53,10 +53,10 @@ def lint(run: Run) -> Iterable[Finding]:
             advice="give the thread a process group of its own: new_group()",
             because=((start.site, "the thread starts"), (other.site, "the main thread enters")),
         )
-    for call, site in reordered(run):
+    for call, place, site in reordered(run):
         yield Finding(
             "DDP828",
-            call.site,
+            place,
             f"{call.method}() meets another tensor on the other ranks: they have the same ones in"
             " another order: wrong numbers",
             Severity.ERROR,
@@ -161,7 +161,7 @@ def _exchanges(call: RankCall) -> bool:
     if shared is None:
         return call.name in words.AGREEING_CALLS
     waits = call.method in ("barrier", "monitored_barrier", *words.SESSION_OPS)
-    return shared.group is None and not waits
+    return shared.whole and not waits
 
 
 def _keyed(run: Run, over: RankValue) -> Site | None:

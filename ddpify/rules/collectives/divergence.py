@@ -135,13 +135,16 @@ def _finding(run: Run, one: Mismatch, code: str) -> Finding:
 
 
 def _is_in_each(run: Run, one: Mismatch) -> bool:
-    """Whether one call enters a function on some ranks and another one on the others, and both have
+    """Whether some ranks enter one function and the others another one, and both have these
     collectives: where they are called, ``role(stats)``, nothing is wrong."""
     guard = one.guard
-    if guard is None or not any(c.node.func is guard.node for c in one.event.stack):
+    if guard is None:
         return False
     held = (each for each in run.mismatches if each.guard and each.guard.node is guard.node)
-    return any(each.ranks != one.ranks for each in held)
+    others = [each.event.op for each in held if each.ranks != one.ranks]
+    if any(c.node.func is guard.node for c in one.event.stack):
+        return bool(others)
+    return one.event.op in others  # in another order
 
 
 def _said(run: Run, one: Mismatch) -> tuple[str, Severity]:

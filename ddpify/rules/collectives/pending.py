@@ -5,15 +5,29 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.aliases import is_container
 from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Exit, Store, Touch
-from ddpify.ranks.inflight import RECEIVES, SENDS, flown, key_of, maker, overlap, spelled
-from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankThing, RankValue
+from ddpify.ranks.inflight import (
+    BATCH,
+    RECEIVES,
+    Models,
+    filled,
+    flown,
+    key_of,
+    maker,
+    models_of,
+    overlap,
+    sent,
+    spelled,
+)
+from ddpify.ranks.model import RANK0, RANK1, RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
+from ddpify.rules.collectives.in_models import uses
 from ddpify.rules.shared.syntax import parents, scope
 from ddpify.rules.shared.written import holds
 from ddpify.site import Site
@@ -26,13 +40,14 @@ _READING: Final = frozenset(
 _FUNCTIONS: Final = frozenset(
     f"builtins.{name}" for name in "print float int bool str sum max min abs sorted".split()
 )
-_MODULES: Final = ("torch", "torch.nn.functional", "numpy")
+_MODULES: Final = ("torch", "torch.nn.functional", "torch.linalg", "numpy", "numpy.linalg")
 _FORM: Final = frozenset("is_tensor numel is_floating_point typename".split())
 # Calls that wait, be it for everything.
 _WAITS: Final = frozenset(
     "wait Wait Waitall Waitany Waitsome Test Testall synchronize wait_stream is_completed result"
     " barrier Barrier wait_all wait_event wait_tensor".split()
 )
+_IN_PLACE: Final = frozenset("fill put sort partition".split())  # of NumPy's arrays
 _COLLECTING: Final = frozenset("append extend add put insert appendleft setdefault".split())
 _FILLS: Final = frozenset({f"{words.DIST}recv", ".Recv"}) | RECEIVES
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -43,18 +58,25 @@ _STOP: Final = object()
 Event = RankCall | Store | Touch
 
 
-def touched(run: Run, call: RankCall) -> Site | None:
+def touched(run: Run, call: RankCall) -> Iterator[tuple[Site, bool]]:
     """Where the tensor of an asynchronous call is changed before the wait for it, or read if the
-    call fills it: later on, or in the next round of the loop around the call."""
-    found = (_touched(run, call, value) for value in flown(call) if call.result is not None)
+    call fills it (which is told, too): later on, or in the next round of the loop around it."""
+    given = [(value, True) for value in filled(call)] + [(value, False) for value in sent(call)]
+    found = ((_touched(run, call, *one), one[1]) for one in given if call.result is not None)
+    yield from islice(((site, fills) for site, fills in found if site is not None), 1)
+
+
+def _touched(run: Run, call: RankCall, value: RankValue, fills: bool) -> Site | None:
+    ranks = [call.ranks] if key_of(value, call.ranks) else [RANK0, RANK1]
+    found = (_touched_on(run, call, value, fills, one & call.ranks) for one in ranks)
     return next((site for site in found if site is not None), None)
 
 
-def _touched(run: Run, call: RankCall, value: RankValue) -> Site | None:
-    key = key_of(value, call.ranks)
-    if not key or not _is_one(value, call):
+def _touched_on(run: Run, call: RankCall, value: RankValue, fills: bool, ranks: int) -> Site | None:
+    key = key_of(value, ranks) if ranks else ""
+    if not key or not _is_one(value, call, ranks):
         return None
-    flight = _Flight(run, call, key)
+    flight = _Flight(run, call, key, fills, value, ranks, models_of(value))
     events = run.once(_timeline)
     after = [one for one in events if one.order > call.order]
     found = flight.first(after)
@@ -92,10 +114,10 @@ def _timeline(run: Run) -> list[Event]:
     return sorted(events, key=lambda one: one.order)
 
 
-def _is_one(value: RankValue, call: RankCall) -> bool:
+def _is_one(value: RankValue, call: RankCall, ranks: int) -> bool:
     """Whether it is one tensor where the call is made: not one of those that a comprehension, or
     a loop that has ended, has made."""
-    made = maker(value, call.ranks)
+    made = maker(value, ranks)
     if made is None:
         return True
     comprehended = any(
@@ -145,6 +167,10 @@ class _Flight:
     run: Run
     call: RankCall
     key: str
+    fills: bool  # or only sends it
+    value: RankValue
+    ranks: int
+    models: Models = frozenset()  # whose parameter it is
 
     def first(self, events: Iterable[Event]) -> object:
         """Where it is touched first; something else where it is, or may be, waited for before."""
@@ -193,7 +219,15 @@ class _Flight:
         waited = [thing for value in event.inputs for thing in value.sources()]
         begun = [t.call for t in waited if t.call is not None and flown(t.call)]
         own = any(one is self.call for one in begun)
-        ordered = collective(self.call) is not None  # NCCL does those of a group one by one
+        if own and on_gloo(self.run) and is_of_one(event, self.call):
+            return True
+        shared = collective(self.call)
+        group = shared.group if shared is not None else None
+        ordered = (
+            shared is not None
+            and not on_gloo(self.run)
+            and (group is None or all(_group(one) in (group, None) for one in begun))
+        )  # NCCL does those of a group one by one
         return (
             bool(begun)
             and not own
@@ -204,13 +238,14 @@ class _Flight:
         if isinstance(event, Store):
             listed = is_container(event.base) or is_container(event.value)  # not a tensor's part
             return not listed and self._is_it(event.base)
-        reading = spelled(self.call) not in SENDS
         if isinstance(event, Touch):
-            return (reading or event.changes) and overlap(event.key, self.key)
-        return self._is_changed_by(event) or (reading and self._is_read_by(event))
+            return (self.fills or event.changes) and overlap(event.key, self.key)
+        if self.models and uses(event, self.value, self.models):
+            return True
+        return self._is_changed_by(event) or (self.fills and self._is_read_by(event))
 
     def _is_it(self, value: RankValue) -> bool:
-        return overlap(key_of(value, self.call.ranks), self.key)
+        return overlap(key_of(value, self.ranks), self.key)
 
     def _is_changed_by(self, event: RankCall) -> bool:
         """``x.zero_()``, ``dist.irecv(x)``."""
@@ -218,9 +253,11 @@ class _Flight:
         name = event.method
         if own:
             inplace = name.endswith("_") and not name.startswith("_")
+            inplace = inplace or name in _IN_PLACE
             return inplace and name not in ("requires_grad_", "share_memory_")
-        filled = event.arg(0, "tensor") if {event.name, f".{name}"} & _FILLS else None
-        return filled is not None and self._is_it(filled)
+        received = event.arg(0, "tensor") if {event.name, f".{name}"} & _FILLS else None
+        into = received or event.kwargs.get("out")  # ``rng.standard_normal(out=noise)``
+        return into is not None and self._is_it(into)
 
     def _is_read_by(self, event: RankCall) -> bool:
         """``x.mean()``, ``float(x)``, ``torch.cat([x, y])``, ``model(x)``."""
@@ -232,6 +269,28 @@ class _Flight:
         if not library and not forward and event.name not in _FUNCTIONS:
             return False
         return any(self._is_it(value) for value in _flat(event.given))
+
+
+def _group(call: RankCall) -> RankValue | None:
+    shared = collective(call)
+    return shared.group if shared is not None else None
+
+
+def on_gloo(run: Run) -> bool:
+    """Whether the program says that it communicates by gloo, which does several things at once."""
+    backend = run.session.arg(0, "backend") if run.session is not None else None
+    return backend is not None and backend.constant == "gloo"
+
+
+def is_of_one(wait: RankCall, call: RankCall) -> bool:
+    """Whether it waits for one of several handles, which is not this one's: ``works[0].wait()``."""
+    node = wait.node.func.value if isinstance(wait.node.func, ast.Attribute) else None
+    place = node.slice if isinstance(node, ast.Subscript) else None
+    if isinstance(place, ast.UnaryOp) and isinstance(place.op, ast.USub):
+        place = place.operand
+    if not isinstance(place, ast.Constant) or not isinstance(place.value, int):
+        return False
+    return call.name == BATCH  # of gloo, a handle for each message
 
 
 def _own(call: RankCall) -> tuple[RankValue, ...]:

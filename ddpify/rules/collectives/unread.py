@@ -46,6 +46,8 @@ def unread(run: Run) -> Iterator[RankCall]:
             continue
         if isinstance(node, ast.Name) and _is_dropped(call, node.id):
             yield call
+        elif isinstance(node, ast.Call) and _is_fresh(node) and node.args:
+            yield call  # `all_reduce(torch.tensor(correct))`
     for call in run.named(*OTHERS.keys() - _IN_PLACE):
         if call.alone and call.args and _is_of_model(call.args[0]):
             yield call

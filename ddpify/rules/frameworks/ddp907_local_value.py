@@ -11,7 +11,7 @@ from ddpify.facts.roles import whole
 from ddpify.facts.values import NOTHING, Kind, Thing
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
-from ddpify.ranks.words import AGREEING_OPS
+from ddpify.ranks.words import AGREEING_OPS, FSDP
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import changed
@@ -151,6 +151,16 @@ def _of_shards(site: Site, what: str) -> Finding:
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per ``.item()`` of a reduction over sharded parameters."""
+    for call, model in _clipped(run):
+        made = ((model.site, "sharded here"),) if model.site is not None else ()
+        yield Finding(
+            "DDP907",
+            call.site,
+            "it takes the norm of this rank's shards for that of all: each rank clips by another",
+            Severity.ERROR,
+            advice="call model.clip_grad_norm_() of FullyShardedDataParallel",
+            because=made,
+        )
     for call in run.calls:
         value = _taken(call)
         if value is None or not _reduced(value):
@@ -165,6 +175,25 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="add .full_tensor() before .item(), on all ranks",
                 because=((origin.site, "these parameters are sharded"),),
             )
+
+
+def _clipped(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
+    """What clips by the norm of this rank's shards: FullyShardedDataParallel's parameters are no
+    DTensors, and know of no others."""
+    for call in run.named("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_norm"):
+        calls = (t.call for t in (call.args[0].sources() if call.args else ()))
+        held = (c.receiver for c in calls if c is not None and c.method == "parameters")
+        models = {thing for value in held if value is not None for thing in value.things}
+        sharded = [one for one in models if one.name == FSDP and one.call is not None]
+        if len(sharded) == len(models) == 1 and not _is_whole(sharded[0]):
+            yield call, sharded[0]
+
+
+def _is_whole(model: RankThing) -> bool:
+    """Whether the wrapper may shard nothing: ``sharding_strategy=ShardingStrategy.NO_SHARD``."""
+    way = model.call.arg(2, "sharding_strategy") if model.call is not None else None
+    names = {name.rpartition(".")[2] for name in way.names()} if way is not None else set()
+    return way is not None and (not names or "NO_SHARD" in names)
 
 
 def _weights(run: Run, value: RankValue, call: RankCall) -> Iterator[RankCall]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -20,7 +21,18 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         if not off.isdisjoint(one.switches):
             continue  # by DDP408: no round is synchronised
-        if _leaves(one) and _over_batches(one) and not _cleared(one):
+        left = _stepped_later(one) if _leaves(one) else None
+        if left is not None:
+            yield Finding(
+                "DDP409",
+                one.site,
+                "the last micro-batches of an epoch are not synchronised, and stepped behind the"
+                " loop: each rank goes its own way",
+                Severity.WARNING,
+                advice="also sync in the last round (`or i + 1 == len(loader)`)",
+                because=((left.site, "the step"),),
+            )
+        elif _leaves(one) and _over_batches(one) and not _cleared(one):
             yield Finding(
                 "DDP409",
                 one.site,
@@ -39,6 +51,17 @@ def _leaves(one: Accumulation) -> bool:
         return False
     last = rounds.numbers[-1]
     return rounds.happens(one.step, last) is False and one.unsynced(rounds, last) is True
+
+
+def _stepped_later(one: Accumulation) -> RankCall | None:
+    """The step for what is left, behind the loop in the same function."""
+    optimizers = set(one.step.receiver.things) if one.step.receiver is not None else set()
+    for call in one.run.methods("step"):
+        behind = call.order > one.step.order and call.loops == one.loop_path[:-1]
+        same = call.function is one.step.function and call.stack == one.step.stack
+        if behind and same and call.receiver and not optimizers.isdisjoint(call.receiver.things):
+            return call
+    return None
 
 
 def _over_batches(one: Accumulation) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
-from ddpify.ranks.model import RankCall
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -25,6 +25,18 @@ def lint(run: Run) -> Iterable[Finding]:
             after = _averaged_after(run, clip, averaged)
             if after is not None:
                 yield _finding(clip, after)
+    for step in run.methods("step") if averaged else ():
+        after = _steps(run, step, averaged)
+        if after is not None and after.loops[: len(step.loops)] == step.loops:
+            yield _stepped(step, after)
+
+
+def _steps(run: Run, step: RankCall, averaged: list[Averaging]) -> RankCall | None:
+    """The averaging of the gradients that an optimizer has stepped with already."""
+    made = [t.call for t in step.receiver.things if t.call] if step.receiver is not None else []
+    given = [c.args[0] for c in made if c.name.startswith("torch.optim.") and c.args]
+    models = frozenset(thing for value in given for thing in modules_of(value))
+    return _averaged_behind(run, step, models, averaged) if models else None
 
 
 def _measures(clip: RankCall) -> bool:
@@ -39,7 +51,13 @@ def _measures(clip: RankCall) -> bool:
 
 def _averaged_after(run: Run, clip: RankCall, averaged: list[Averaging]) -> RankCall | None:
     """The averaging of the gradients that a clip was given, if there was none before."""
-    models = modules_of(clip.args[0])
+    return _averaged_behind(run, clip, frozenset(modules_of(clip.args[0])), averaged)
+
+
+def _averaged_behind(
+    run: Run, clip: RankCall, models: frozenset[RankThing], averaged: list[Averaging]
+) -> RankCall | None:
+    """The same, of these models, for whatever uses the gradients before."""
     mine = [one.call for one in averaged if not models.isdisjoint(one.models)]
     start = max((c.order for c in run.backwards if c.order < clip.order), default=None)
     if start is None or any(start < call.order < clip.order for call in mine):
@@ -48,6 +66,18 @@ def _averaged_after(run: Run, clip: RankCall, averaged: list[Averaging]) -> Rank
     end = min((c.order for c in steps if c.order > clip.order), default=inf)
     later = (call for call in mine if clip.order < call.order < end)
     return next((call for call in later if not exclusive(clip, call)), None)
+
+
+def _stepped(step: RankCall, after: RankCall) -> Finding:
+    return Finding(
+        "DDP423",
+        step.site,
+        "each rank steps with its own gradients, which are averaged only afterwards: the ranks"
+        " drift apart",
+        Severity.ERROR,
+        advice="average the gradients between backward() and step()",
+        because=((after.site, "averaged here"),),
+    )
 
 
 def _finding(clip: RankCall, after: RankCall) -> Finding:

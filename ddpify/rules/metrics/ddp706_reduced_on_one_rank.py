@@ -35,7 +35,7 @@ def lint(run: Run) -> Iterable[Finding]:
 def _shown(run: Run, call: RankCall) -> Iterator[Finding]:
     """Where no rank shows the result but such as have their own value still."""
     shared = collective(call)
-    root = shared.given("dst") if shared is not None and shared.group is None else None
+    root = shared.given("dst") if shared is not None and shared.whole else None
     if root is None or root.constant not in (0, 1) or not call.everywhere:
         return
     shows = next(shown_elsewhere(run, call.site, 1 << root.constant), None)

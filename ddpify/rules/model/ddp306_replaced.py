@@ -11,9 +11,11 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
 from ddpify.rules.shared.parameters import has_parameters
 from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, rewrapped, wraps
+from ddpify.site import Site
 
 _ADDERS = frozenset({"resize_token_embeddings", "add_module", "register_module"})
 _ADDERS |= {"register_parameter"}
+_CONTAINERS = {"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"}
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -25,7 +27,7 @@ def lint(run: Run) -> Iterable[Finding]:
             if followed(wrap, one.order, one.loops, run):
                 yield Finding(
                     "DDP306",
-                    one.site,
+                    _asked(one, wrap),
                     f"{because} after the wrap: its gradients are never averaged, or the second"
                     " iteration stops with an error",
                     Severity.ERROR,
@@ -34,19 +36,42 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
+def _asked(one: Store | RankCall, wrap: Wrap) -> Site:
+    """Where the program asks for it after the wrap: not in a method of the model, ``add_head``."""
+    if one.function is None or one.function.owner is None:
+        return one.site
+    known = {call.site for call in wrap.call.stack}
+    return next((call.site for call in one.stack if call.site not in known), one.site)
+
+
 def _changes(run: Run, wrap: Wrap) -> Iterator[tuple[Store | RankCall, str]]:
     for store in run.stores:
-        if store.element or store.key in ("data", "grad") or not _inside(wrap, store.base):
+        if store.element:
+            things = store.base.things
+            grows = all(t.kind == "attribute" or t.name in _CONTAINERS for t in things)
+            if grows and _inside(wrap, store.base) and _are_new(wrap, store.value):
+                yield store, "a layer is added"
             continue
-        if store.value.things and all(_is_new(wrap, t) for t in store.value.things):
+        if store.key in ("data", "grad") or not _inside(wrap, store.base):
+            continue
+        if _are_new(wrap, store.value):
             yield store, f"`{store.key}` is replaced"
     for call in run.methods(*_ADDERS):
         if call.receiver is not None and _inside(wrap, call.receiver):
             yield call, f"`{call.method}` makes new parameters"
+    for call in run.methods("append", "insert"):
+        held = call.receiver if call.receiver is not None else None
+        grows = held is not None and held.names() <= _CONTAINERS and _inside(wrap, held)
+        if grows and any(_are_new(wrap, value) for value in call.args):
+            yield call, "a layer is added"
 
 
 def _inside(wrap: Wrap, value: RankValue) -> bool:
     return bool(value.things) and all(wrap.holds(thing) for thing in value.things)
+
+
+def _are_new(wrap: Wrap, value: RankValue) -> bool:
+    return bool(value.things) and all(_is_new(wrap, thing) for thing in value.things)
 
 
 def _is_new(wrap: Wrap, thing: RankThing) -> bool:
@@ -64,7 +89,7 @@ RULE = Rule(
     " unused, and the second iteration stops with 'Expected to have finished reduction'.",
     "DistributedDataParallel docstring (never change parameters after wrapping); BUGS G03",
     lint=lint,
-    words=("resize_token_embeddings", "add_module(", "register_module("),
+    words=("resize_token_embeddings", "add_module(", "register_module(", "] = nn.", ".append(nn."),
     bad=(
         trained(
             """

@@ -17,6 +17,7 @@ from ddpify.rules.shared.wrapped import (
     rewrapped,
     wraps,
 )
+from ddpify.site import Site
 
 ADVICE = (
     "freeze before the wrap, or wrap again (`model = DDP(model.module)`) when what is trained"
@@ -38,7 +39,7 @@ def lint(run: Run) -> Iterable[Finding]:
             if not _matters(wrap, change, mine):
                 continue
             if followed(wrap, order, change.where.loops, run):
-                yield _finding(wrap, change)
+                yield _finding(wrap, change, _apart(change, changes))
 
 
 def _is_told(wrap: Wrap) -> bool:
@@ -64,7 +65,15 @@ def _matters(wrap: Wrap, change: Freezing, changes: list[Freezing]) -> bool:
     return partial and wrap.flag("find_unused_parameters") is False
 
 
-def _finding(wrap: Wrap, change: Freezing) -> Finding:
+def _apart(change: Freezing, changes: list[Freezing]) -> Site:
+    """Where the program asks for it: not in a helper that makes other changes, too."""
+    others = [one for one in changes if one.where.site == change.where.site and one is not change]
+    known = {call.site for one in others for call in one.where.stack}
+    way = (call.site for call in change.where.stack if others and call.site not in known)
+    return next(way, change.where.site)
+
+
+def _finding(wrap: Wrap, change: Freezing, site: Site) -> Finding:
     what = {
         True: "parameters that were frozen at the wrap are trained from here on, and DDP never"
         " averages their gradients: the ranks drift apart",
@@ -75,7 +84,7 @@ def _finding(wrap: Wrap, change: Freezing) -> Finding:
     }[change.on]
     return Finding(
         "DDP307",
-        change.where.site,
+        site,
         what,
         Severity.ERROR,
         advice=ADVICE,

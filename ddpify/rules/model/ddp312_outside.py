@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.model import ALL, RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -41,8 +41,9 @@ def lint(run: Run) -> Iterable[Finding]:
     if not (held or migrated) or _by_hand(run):
         return
     for call in run.calls:
-        if not call.name.startswith("torch.optim.") or "lr_scheduler" in call.name or not call.args:
-            continue
+        optimizer = call.name.startswith("torch.optim.") and "lr_scheduler" not in call.name
+        if not optimizer or not call.args or call.ranks != ALL:
+            continue  # what some ranks alone train, the others are sent
         owners = parameters_of(call.args[0])
         for owner in owners:
             # An optimizer of nothing is an error: the only owner has parameters, seen or not.

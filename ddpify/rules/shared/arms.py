@@ -25,13 +25,27 @@ def meeting(run: Run) -> Iterator[Pair]:
 def _stretches(run: Run) -> Iterator[list[Collective]]:
     """The calls that one rank alone makes, between those that both do."""
     calls = (call for call in run.calls if call.method not in words.SESSION_OPS)
-    found = [shared for call in calls if (shared := exchange(call)) and shared.group is None]
+    found = [shared for call in calls if (shared := exchange(call)) and shared.whole]
     for alone, held in groupby(found, key=lambda shared: shared.call.ranks != ALL):
         if alone:
             yield [*held]
 
 
 def _paired(held: list[Collective]) -> Iterator[Pair]:
+    groups = [{group_of(s) for s in held if s.call.ranks == ranks} for ranks in (RANK0, RANK1)]
+    if groups[0] == groups[1]:  # calls meet in the order of each group
+        for group in dict.fromkeys(map(group_of, held)):
+            yield from _in_group([s for s in held if group_of(s) == group])
+    else:
+        yield from _in_group(held)
+
+
+def group_of(shared: Collective) -> object:
+    """What tells its group from others; None for that of all ranks."""
+    return shared.group.atoms if shared.group is not None else None
+
+
+def _in_group(held: list[Collective]) -> Iterator[Pair]:
     one, other = ([s for s in held if s.call.ranks == ranks] for ranks in (RANK0, RANK1))
     if [s.call.name for s in one] == [s.call.name for s in other]:
         for first, second in zip(one, other, strict=True):

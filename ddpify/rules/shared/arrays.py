@@ -16,7 +16,8 @@ _FLOATS: Final = frozenset(
     for source in ("", "default_rng.", "RandomState.")
     for name in "rand randn random normal uniform standard_normal exponential gamma beta".split()
 )
-_BY_VALUE: Final = {f"{_MODULE}array": 0, f"{_MODULE}full": 1}
+_BY_VALUE: Final = {f"{_MODULE}array": 0, f"{_MODULE}full": 1, f"{_MODULE}arange": 0}
+_INTEGERS: Final = f"{_MODULE}random.default_rng.integers"  # int64, where no type is asked for
 _PLACES: Final = {"zeros": 1, "ones": 1, "empty": 1, "array": 1, "full": 2}
 _KEEPING: Final = frozenset("copy reshape ravel flatten max min sum mean std".split())
 _KINDS: Final = {float: "float64", int: "int64", bool: "bool"}
@@ -29,7 +30,7 @@ def makes(name: str) -> bool:
     """Whether a call of this name makes an array of which the type may be known."""
     base, _, method = name.rpartition(".")
     turned = base.startswith(_MODULE) and method in _KEEPING | {"astype"}
-    return name in _FLOATS or name in _BY_VALUE or turned
+    return name in _FLOATS or name in _BY_VALUE or name == _INTEGERS or turned
 
 
 def made(call: RankCall, rank: int, read: Read) -> str | None:
@@ -40,6 +41,8 @@ def made(call: RankCall, rank: int, read: Read) -> str | None:
         return _named(given, rank)
     if call.name in _FLOATS:
         return "float64"
+    if call.name == _INTEGERS:
+        return "int64"
     if call.name in _BY_VALUE:
         return _of_values(call, rank)
     kind = read(call.receiver, rank) if call.receiver is not None else None

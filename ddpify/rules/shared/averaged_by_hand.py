@@ -56,7 +56,8 @@ def _averagings(run: Run) -> Iterator[Averaging]:
 def gradients_set(run: Run, covers: Covers) -> Iterator[RankValue]:
     """What a program puts in place of gradients of such models."""
     for store in run.stores:
-        if store.key == "grad" and not store.value.known and _is_of(store.base, covers):
+        put = store.key == "grad" or (store.key == "data" and is_gradient(store.base))
+        if put and not store.value.known and _is_of(store.base, covers):
             yield store.value
     for call in run.methods("copy_"):
         old = call.receiver

@@ -8,8 +8,10 @@ from ddpify.ranks import words
 from ddpify.ranks.collective import Collective
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, RANDOM
+from ddpify.ranks.other_libraries import MPI
 from ddpify.rules.shared.complaints import Complaint
-from ddpify.rules.shared.extents import Extent, extent, never
+from ddpify.rules.shared.extents import Extent, exceeds, extent, never
+from ddpify.rules.shared.tensors import dtype
 
 # What is filled in, what is given, and which of both is so many times as long: by the number of
 # processes, or (0) neither.
@@ -19,6 +21,14 @@ _PAIRS: Final = {
     "all_gather_into_tensor": ("output_tensor", "input_tensor", 1),
     "all_gather_single": ("output_tensor", "input_tensor", 1),
     "all_to_all_single": ("output", "input", 0),
+}
+# The same of mpi4py, where what is filled in may be longer than needed.
+_BUFFERS: Final = {
+    "Gather": ("recvbuf", "sendbuf", 1),
+    "Allgather": ("recvbuf", "sendbuf", 1),
+    "Allreduce": ("recvbuf", "sendbuf", 0),
+    "Reduce": ("recvbuf", "sendbuf", 0),
+    "Scatter": ("recvbuf", "sendbuf", -1),
 }
 # Lists with an element for each rank, each as long as the tensor.
 _LISTS: Final = {
@@ -32,12 +42,14 @@ _SPLITS: Final = ("output_split_sizes", "input_split_sizes")
 def wrong(shared: Collective) -> Complaint | None:
     """What is wrong with the lengths in a call, if anything is."""
     call = shared.call
-    if shared.group is not None or call.star or call.name != f"{words.DIST}{call.method}":
+    known = (f"{words.DIST}{call.method}", f"{MPI}{call.method}")
+    if shared.group is not None or call.star or call.name not in known:
         return None
     for rank in (0, 1):
         if not call.ranks & (1 << rank):
             continue
         found = _split(shared, rank) or _pair(shared, rank) or _list(shared, rank)
+        found = found or _typed(shared, rank)
         if found is not None:
             return Complaint(call.site, *found)
     return None
@@ -45,6 +57,8 @@ def wrong(shared: Collective) -> Complaint | None:
 
 def _pair(shared: Collective, rank: int) -> tuple[str, str] | None:
     filled, given, way = _PAIRS.get(shared.call.method, ("", "", 0))
+    if shared.call.method in _BUFFERS:
+        return _buffer(shared, rank)
     if not filled or any(_told(shared, name) for name in _SPLITS):
         return None
     out, into = (_extent(shared.given(name), rank) for name in (filled, given))
@@ -61,6 +75,21 @@ def _pair(shared: Collective, rank: int) -> tuple[str, str] | None:
     return what, f"make `{filled}` {told} `{given}`"
 
 
+def _buffer(shared: Collective, rank: int) -> tuple[str, str] | None:
+    """A buffer of mpi4py that is too short for what comes."""
+    filled, given, way = _BUFFERS[shared.call.method]
+    into, out = (_extent(_array(shared.given(name)), rank) for name in (filled, given))
+    if way < 1 or not exceeds(out, into, 0):
+        return None
+    what = f"`{filled}` of this {shared.call.method}() is shorter than `{given}` of all ranks"
+    return f"{what}: a crash", f"make `{filled}` N times as long as `{given}`, for N ranks"
+
+
+def _array(value: RankValue | None) -> RankValue | None:
+    """The array of ``[array, MPI.DOUBLE]``."""
+    return value.items[0] if value is not None and value.items else value
+
+
 def _list(shared: Collective, rank: int) -> tuple[str, str] | None:
     held, given = _LISTS.get(shared.call.method, ("", ""))
     parts, one = shared.given(held), _extent(shared.given(given), rank)
@@ -72,6 +101,21 @@ def _list(shared: Collective, rank: int) -> tuple[str, str] | None:
         return None
     what = f"the tensors in `{held}` of this {shared.call.method}() are not as long as `{given}`"
     return f"{what}: a crash", f"make them as long as `{given}`"
+
+
+def _typed(shared: Collective, rank: int) -> tuple[str, str] | None:
+    """What is filled in is of another type than what is given."""
+    method = shared.call.method
+    held, given = _LISTS.get(method) or (_PAIRS | _BUFFERS).get(method, ("", "", 0))[:2]
+    into, one = shared.given(held), shared.given(given)
+    if into is None or one is None or (method in _BUFFERS and (into.items or one.items)):
+        return None  # `[array, MPI.DOUBLE]` says itself what it is
+    kinds = {dtype(value, rank) for value in (into.items or (into,))}
+    kind, other = kinds.pop() if len(kinds) == 1 else None, dtype(one, rank)
+    if None in (kind, other) or kind == other:
+        return None
+    what = f"`{held}` of this {shared.call.method}() is {kind}, and `{given}` is {other}: a crash"
+    return f"{what} or wrong numbers", "make both of one type"
 
 
 def _split(shared: Collective, rank: int) -> tuple[str, str] | None:

@@ -11,16 +11,34 @@ from ddpify.rules.shared.syntax import resolved, scope
 
 Given = tuple[RankCall, ast.expr | None]
 _Holder = tuple[object, str]
+_Meeting = tuple[Given, Given, "_Holder | None", "_Holder | None"]
 
 
 def crossed(pairs: Iterable[tuple[Given, Given]]) -> Iterator[tuple[RankCall, str, RankCall, str]]:
     """What the first rank gives and the second takes, where both have another name and each has
     the other's in another pair: the two calls, and what stands there."""
     held = [(one, other, _holder(*one), _holder(*other)) for one, other in pairs]
+    held = _by_name(held) or held
     gives, takes = {first for *_, first, _ in held}, {second for *_, second in held}
     for one, other, first, second in held:
         if first and second and first != second and first in takes and second in gives:
             yield one[0], first[1], other[0], second[1]
+
+
+def _by_name(held: list[_Meeting]) -> list[_Meeting]:
+    """The same, with variables of two functions by their names alone: where each side has a
+    function of its own, and both have the very same names in another order."""
+    sides = [[one for *_, one, _ in held], [other for *_, other in held]]
+    if any(one is None for side in sides for one in side):
+        return []
+    owners = [{one[0] for one in side if one} for side in sides]
+    names = [[one[1] for one in side if one] for side in sides]
+    alike = sorted(names[0]) == sorted(names[1]) and len(set(names[0])) == len(names[0])
+    if not alike or any(len(one) != 1 for one in owners) or owners[0] == owners[1]:
+        return []
+    return [
+        (one, other, ("", a), ("", b)) for (one, other, *_), a, b in zip(held, *names, strict=True)
+    ]
 
 
 def exchanged(call: RankCall) -> ast.expr | None:

@@ -16,6 +16,9 @@ _SIZED: Final = frozenset(
     for module in ("torch", "numpy")
     for name in "zeros ones empty rand randn".split()
 )
+_BY_FIRST: Final = frozenset(
+    f"{module}.{name}" for module in ("torch", "numpy") for name in ("full", "arange")
+)
 _LIKE: Final = frozenset(
     f"{module}.{name}"
     for module in ("torch", "numpy")
@@ -44,7 +47,7 @@ class Extent:
 def extent(value: RankValue, rank: int) -> Extent | None:
     """The number of elements on a rank, if each of its factors is a number or has a name."""
     things, atom = value.things_on(rank), value.atoms[rank]
-    if len(things) != 1 or text(atom) != _name(things[0]):
+    if len(things) != 1 or text(atom).removesuffix(f":{rank}") != _name(things[0]):
         return None  # `rows[:4]` is made by what made `rows`
     return _of_thing(things[0], rank)
 
@@ -63,6 +66,9 @@ def _made(call: RankCall, rank: int) -> Extent | None:
     """The extent of what a call makes."""
     if call.name in _SIZED:
         return _shape(call.args, rank) if call.args and not call.star else None
+    if call.name in _BY_FIRST:
+        whole = call.method == "full" or len(call.args) == 1  # `arange(start, end)` is shorter
+        return _shape(call.args[:1], rank) if call.args and whole and not call.star else None
     of = call.receiver if call.method in _KEEPING else None
     if call.name in _LIKE and call.args:
         of = call.args[0]
@@ -96,9 +102,9 @@ def never(times: int, one: Extent | None, other: Extent | None) -> bool:
     return _always(times, one, other, operator.ne)
 
 
-def exceeds(one: Extent | None, other: Extent | None) -> bool:
-    """Whether ``one`` is more than ``other`` with any number of processes."""
-    return _always(1, one, other, operator.gt)
+def exceeds(one: Extent | None, other: Extent | None, times: int = 1) -> bool:
+    """Whether ``one``, so many times, is more than ``other`` with any number of processes."""
+    return _always(times, one, other, operator.gt)
 
 
 def _always(

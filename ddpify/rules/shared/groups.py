@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Final
 
 from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import Collective, is_world
+from ddpify.ranks.members import Members
+from ddpify.ranks.members import members as numbers_of
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import IDENTITY, Origin
 from ddpify.ranks.values import text
+from ddpify.rules.shared.arms import group_of
 from ddpify.rules.shared.complaints import Complaint
+from ddpify.rules.shared.lengths import length, stays
+from ddpify.rules.shared.roots import OF_ALL
 from ddpify.site import Site
 
 _MADE: Final = f"{words.DIST}new_group"
@@ -18,7 +24,7 @@ _ROOTS: Final = ("src", "dst")
 
 def wrong(shared: Collective) -> Complaint | None:
     """What is wrong with the group of a call, if anything is."""
-    return _mixed(shared) or _foreign(shared)
+    return _mixed(shared) or _foreign(shared) or _short(shared)
 
 
 def other_members(call: RankCall) -> Complaint | None:
@@ -99,6 +105,9 @@ def _leaves_out(made: RankCall, call: RankCall, root: int) -> bool:
     members = made.arg(0, "ranks")
     if members is None:
         return False
+    named = numbers_of(made, 0)
+    if isinstance(named, frozenset):
+        return sizes.with_two(root) not in named
     bounds = _bounds(members)
     if bounds is not None and all(isinstance(bound, int) for bound in bounds):
         return sizes.with_two(root) not in range(*map(sizes.with_two, bounds))
@@ -106,6 +115,45 @@ def _leaves_out(made: RankCall, call: RankCall, root: int) -> bool:
     starts = getattr(bounds[0], "key", "") if bounds else ""
     # one group for each round, from another number on
     return "element@" in starts and not apart
+
+
+def unlike(one: Collective, other: Collective) -> bool:
+    """Whether two calls that meet are in two groups, in both of which both ranks are."""
+    return group_of(one) != group_of(other)
+
+
+def others(one: RankCall, other: RankCall) -> bool:
+    """Whether two new_group() that meet are of other members."""
+    first, second = numbers_of(one, 0), numbers_of(other, 1)
+    return None not in (first, second) and set(first or ()) != set(second or ())
+
+
+def _short(shared: Collective) -> Complaint | None:
+    """A list with an element for each rank of all, or for fewer than are in the group."""
+    name, group = OF_ALL.get(shared.call.method, ""), shared.group
+    value = shared.given(name) if name else None
+    made = group.made_by(_MADE) if group is not None else None
+    node = shared.node(name) if name else None
+    if value is None or made is None or made.call is None or node is None:
+        return None
+    for rank in (0, 1):
+        inside, number = numbers_of(made.call, rank), length(value, rank)
+        if inside is None or rank not in inside or not shared.call.ranks & (1 << rank):
+            continue
+        if number and not _fits(number, inside) and stays(shared.call, node):
+            return Complaint(
+                shared.call.site,
+                f"`{name}` has another length than the group has members: a crash",
+                "give one element for each member of the group",
+                ((made.call.site, "the group"),),
+            )
+    return None
+
+
+def _fits(number: int, inside: Members) -> bool:
+    """Whether it may be the number of members, with some number of processes."""
+    named = isinstance(inside, frozenset)
+    return not named or any(sizes.in_worlds(operator.eq, number, len(inside)))
 
 
 def _bounds(members: RankValue) -> tuple[Any, ...] | None:

@@ -20,16 +20,20 @@ from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import ABORT
+from ddpify.rules.shared.lengths import length
 from ddpify.rules.shared.overlooked import loops
 from ddpify.rules.shared.sides import (
     among_all,
     kind,
+    of_objects,
     of_torch,
     peer_name,
     sends,
 )
 
 MAX_MESSAGES = 400
+_COUNTED = ("builtins.range", "builtins.enumerate")
+_OBJECTS = -1  # the tag that stands for those of object lists
 _ROUNDS = 6  # what a number of rounds that is not known is taken for
 
 
@@ -116,7 +120,11 @@ class _Turns:
         held = [self._numbers(loop, names) for loop in self.around]
         for turn in product(*(range(len(numbers)) for numbers in held)):
             at = zip(self.around, held, turn, strict=True)
-            known = {f"element@{loop.site}": numbers[n] for loop, numbers, n in at}
+            known = {
+                f"{what}@{loop.site}": numbers[n]
+                for loop, numbers, n in at
+                for what in ("element", "index")
+            }
             conditions = self._conditions(known)
             if conditions is not None:
                 tests = tuple(conditions.values())
@@ -201,7 +209,7 @@ class _Turns:
         way = {one.function for one in self.call.way}
         for left in self.run.exits:
             mine = left.ranks & (1 << self.rank) and left.function in way
-            ends = mine and not set(left.loops).isdisjoint(self.call.loops)
+            ends = mine and any(map(left.ends, self.call.loops))
             if ends and left.kind not in ("continue", ABORT):
                 yield f"left at {left.site}"
 
@@ -215,7 +223,15 @@ class _Turns:
 
     def _numbers(self, loop: RankLoop, names: set[str]) -> list[int | None]:
         """What a loop's variable is in each of its rounds."""
-        made = loop.over.made_by("builtins.range") if loop.over is not None else None
+        over = loop.over
+        made = over.made_by(*_COUNTED) if over is not None else None
+        if made is not None and made.call is not None and made.name == "builtins.enumerate":
+            listed = length(made.call.args[0], self.rank) if made.call.args else None
+            start = made.call.arg(1, "start")
+            first = start.atoms[self.rank] if start is not None else 0
+            made = None
+            if isinstance(listed, int) and isinstance(first, int):
+                return [*range(sizes.with_two(first), sizes.with_two(first + listed))]
         if made is None or made.call is None:
             names.add(f"rounds of {loop.site}")
             return [None] * _ROUNDS
@@ -234,6 +250,8 @@ class _Turns:
         return self._named(self.call.arg(1, peer_name(self.call)), known)
 
     def _tag(self, known: dict[str, int | None]) -> int | None:
+        if of_objects(self.call):
+            return _OBJECTS
         value = self.call.arg(3 if of_torch(self.call) else 2, "tag")
         if self._blind:
             return None

@@ -25,7 +25,32 @@ def out_of_turn(run: Run, calls: list[RankCall]) -> bool:
     later = {one.node for one in run.named(*_LATER)}
     way = {one for call in calls for one in call.way}
     counted = {loop.node for loop in run.comprehended}
-    return any(one.node in later or _is_in_comprehension(one, counted) for one in way)
+    return any(
+        one.node in later or _is_in_comprehension(one, counted) or _goes_through_grown(one)
+        for one in way
+    )
+
+
+def _goes_through_grown(call: RankCall) -> bool:
+    """Whether a loop around it goes through a list that another loop has filled, which is read as
+    one element: ``for y in outs``."""
+    within, read = scope(call), {loop.node for loop in call.loops}
+    loops = [node for node in ast.walk(within) if isinstance(node, (ast.For, ast.While))]
+    grown = {
+        ast.unparse(node.func.value)
+        for loop in loops
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("append", "extend")
+    }
+    return any(
+        isinstance(loop, ast.For)
+        and loop not in read
+        and holds(loop, call.node)
+        and not grown.isdisjoint(ast.unparse(part) for part in ast.walk(loop.iter))
+        for loop in (loops if grown else ())
+    )
 
 
 def _is_in_comprehension(call: RankCall, counted: set[ast.AST]) -> bool:

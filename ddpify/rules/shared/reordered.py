@@ -10,21 +10,23 @@ from ddpify.ranks.collective import Collective, exchange
 from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
+from ddpify.rules.shared.sorting import sorted_by_numbers
 from ddpify.site import Site
 
 _SUMMING: Final = frozenset("all_reduce reduce Allreduce allreduce".split())
 _FILLING: Final = _SUMMING | frozenset({"broadcast", "Bcast"})
 
 
-def reordered(run: Run) -> Iterator[tuple[RankCall, Site]]:
-    """The collectives to which ranks come with the same things in different orders, and what puts
-    these in order: the loop, or the call that the other ranks make instead."""
+def reordered(run: Run) -> Iterator[tuple[RankCall, Site, Site]]:
+    """The collectives to which ranks come with the same things in different orders, where that is,
+    and what puts these in order: the loop, or the call that the other ranks make instead."""
     for loop in run.loops:
         items = loop.over.items if loop.over is not None else None
-        if items and _turned([*items]):
+        if (items and _turned([*items])) or sorted_by_numbers(run, loop):
             found = (one for one in run.calls if _is_given_an_element(one, loop))
-            yield from ((one, loop.site) for one in list(found)[:1])
-    yield from _in_sequence(run)
+            for one in list(found)[:1]:
+                yield one, one.place_in(loop.site) or one.site, loop.site
+    yield from ((one, one.site, site) for one, site in _in_sequence(run))
 
 
 def _in_sequence(run: Run) -> Iterator[tuple[RankCall, Site]]:
@@ -32,7 +34,7 @@ def _in_sequence(run: Run) -> Iterator[tuple[RankCall, Site]]:
     given: dict[tuple[RankThing, ...], RankCall] = {}
     for call in run.calls:
         shared = exchange(call)
-        value = shared.given(shared.filled) if shared is not None and shared.group is None else None
+        value = shared.given(shared.filled) if shared is not None and shared.whole else None
         if value is None or not call.everywhere or call.method not in _SUMMING:
             continue
         first = given.get(value.things[::-1])  # once reduced, its numbers are those of all
@@ -51,7 +53,7 @@ def _turned(items: Sequence[RankValue]) -> bool:
 def _is_given_an_element(call: RankCall, loop: RankLoop) -> bool:
     """Whether a collective within a loop exchanges what the loop goes through."""
     shared = exchange(call)
-    if shared is None or shared.group is not None or call.method not in _FILLING:
+    if shared is None or not shared.whole or call.method not in _FILLING:
         return False
     if not call.everywhere or call.place_in(loop.site) is None or loop.over is None:
         return False

@@ -17,7 +17,7 @@ _ROOTED: Final = {
 }
 _USUAL: Final = 8  # so many processes a program may be written for
 # A list with an element for each rank.
-_OF_ALL: Final = {
+OF_ALL: Final = {
     "all_gather": "tensor_list",
     "all_gather_object": "object_list",
     "gather": "gather_list",
@@ -29,9 +29,9 @@ _OF_ALL: Final = {
 def wrong(shared: Collective) -> Complaint | None:
     """What is wrong with the lists of a call, if anything is."""
     call = shared.call
-    if shared.functional or call.method not in _OF_ALL:
+    if shared.functional or call.method not in OF_ALL:
         return None
-    given = shared.node(_OF_ALL[call.method])
+    given = shared.node(OF_ALL[call.method])
     if given is not None and not stays(call, given):
         return None
     return _misplaced(shared) or _uneven(shared)
@@ -82,7 +82,7 @@ def _misplaced(shared: Collective) -> Complaint | None:
 
 
 def _uneven(shared: Collective) -> Complaint | None:
-    name = _OF_ALL[shared.call.method]
+    name = OF_ALL[shared.call.method]
     value = shared.given(name)
     for rank in (0, 1):
         if value is None or not shared.call.ranks & (1 << rank):

@@ -7,6 +7,7 @@ from typing import Final
 
 from ddpify.ranks import other_libraries, words
 from ddpify.ranks.collective import is_world
+from ddpify.ranks.members import has_both
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.overlooked import out_of_turn, overlooked
@@ -17,6 +18,8 @@ _TORCH: Final = {
     "isend": (True, False),
     "recv": (False, True),
     "irecv": (False, False),
+    "send_object_list": (True, True),
+    "recv_object_list": (False, True),
 }
 _MPI: Final = {
     **dict.fromkeys(("send", "Send", "ssend", "Ssend"), (True, True)),
@@ -25,7 +28,7 @@ _MPI: Final = {
     **dict.fromkeys(("irecv", "Irecv"), (False, False)),
 }
 _NOT_FOLLOWED: Final = frozenset(
-    "batch_isend_irecv send_object_list recv_object_list sendrecv Sendrecv Sendrecv_replace bsend"
+    "batch_isend_irecv sendrecv Sendrecv Sendrecv_replace bsend"
     " Bsend rsend Rsend probe Probe mprobe iprobe Iprobe Send_init Recv_init".split()
 )
 NAMES: Final = frozenset((*_TORCH, *_MPI))
@@ -44,6 +47,9 @@ def among_all(run: Run, others: Iterable[RankCall] = ()) -> list[RankCall]:
         return []
     if overlooked(run, NAMES, not all(map(of_torch, calls))):
         return []
+    groups = [_group(call) for call in calls]
+    if has_both(groups[0]) and all(one.atoms == groups[0].atoms for one in groups):
+        return calls
     found = [call for call in calls if _group(call).names() != {f"{words.DIST}new_group"}]
     return found if all(is_world(_group(call)) for call in found) else []
 
@@ -72,6 +78,11 @@ def peer_name(call: RankCall) -> str:
     """The parameter that names the other rank."""
     names = ("dst", "src") if of_torch(call) else ("dest", "source")
     return names[0] if sends(call) else names[1]
+
+
+def of_objects(call: RankCall) -> bool:
+    """Whether it sends or receives a list of pickled objects, as no other call does."""
+    return of_torch(call) and call.method.endswith("_object_list")
 
 
 def sends(call: RankCall) -> bool:

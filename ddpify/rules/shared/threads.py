@@ -52,12 +52,16 @@ def _is_open(start: RankCall, other: RankCall) -> bool:
 
 
 def _begun(call: RankCall) -> Iterator[FunctionDefinition]:
-    """What runs from now on: ``Thread(target=watch).start()``, ``pool.submit(send)``."""
+    """What runs from now on: ``Thread(target=watch).start()``, ``pool.submit(send)``, and ``run``
+    of a class of threads."""
     if call.method == "submit":
         yield from _functions(call.args[0] if call.args else None)
         return
     for thing in call.receiver.things if call.receiver is not None else ():
-        if thing.name == _THREAD and thing.call is not None:
+        if thing.cls is not None and thing.cls.inherits(_THREAD):
+            found = thing.cls.method("run")
+            yield from (found,) if found is not None else ()
+        elif thing.name == _THREAD and thing.call is not None:
             yield from _functions(thing.call.arg(1, "target"))
 
 
