@@ -18,10 +18,11 @@ _DEVICES = ("lightning.fabric.Fabric", "lightning.pytorch.Trainer")
 _SHARED = ("ddp", "fsdp", "deepspeed", "horovod")
 _WRAPS: Final = frozenset(
     (
-        *(words.DDP, words.FSDP, words.FULLY_SHARD, words.SAMPLER, words.HF_ARGUMENTS),
+        *(words.DDP, words.FSDP, words.FULLY_SHARD, words.SAMPLER),
         *("deepspeed.initialize", "horovod.torch.DistributedOptimizer"),
     )
 )
+_MEETS: Final = words.COLLECTIVE_OPS - words.SESSION_OPS
 _STARTS: Final = re.compile(
     r"spawn\(|\bProcess\(|start_processes|submitit|import ray\b|(?<![.\w])launch\(|_launcher\("
     r"|nprocs?\b|nproc_per_node|sys\.executable|[\"'](?:python3?|torchrun|mpirun|srun)\b"
@@ -69,12 +70,19 @@ def may_be_alone(run: Run) -> bool:
 
 def _trains_for_several(run: Run) -> bool:
     """Whether it was written for several processes, whatever a first example starts."""
-    if not run.backwards and not any(run.methods("train")):
-        return False
-    return any(
-        call.name in _WRAPS or call.name in prepared.CALLS or call.method in words.COLLECTIVE_OPS
+    if any(map(_is_of_a_trainer, run.methods("train"))):
+        return True
+    return bool(run.backwards) and any(
+        call.name in _WRAPS or call.name in prepared.CALLS or call.method in _MEETS
         for call in run.calls
     )
+
+
+def _is_of_a_trainer(call: RankCall) -> bool:
+    """Whether the Hugging Face Trainer, or one that is made of it, is asked to train."""
+    things = call.receiver.things if call.receiver is not None else ()
+    own = (thing.cls.inherits(words.HF_TRAINER) for thing in things if thing.cls is not None)
+    return call.name == f"{words.HF_TRAINER}.train" or any(own)
 
 
 def _is_chosen(opening: RankCall) -> bool:
