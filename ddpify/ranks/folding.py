@@ -43,6 +43,17 @@ def _folded(function: Callable[..., Any], other: Handler | None = None) -> Handl
     return folded
 
 
+def _rounded(function: Callable[..., Any]) -> Handler:
+    """Not of the number of processes: of ``ceil(rows / world)`` it matters that it is rounded."""
+    folded = _folded(function)
+
+    def rounded(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+        sized = any(isinstance(atom, sizes.Sized) for value in one.args for atom in value.atoms)
+        return None if sized else folded(m, f, one)
+
+    return rounded
+
+
 def _written(one: RankCall) -> tuple[RankValue, ...] | None:
     """The elements of a list that is written in the call itself."""
     node = one.node.args[0] if len(one.node.args) == 1 else None
@@ -68,7 +79,7 @@ def _asks_gradient(value: RankValue) -> bool:
 HANDLERS: Final[dict[str, Handler]] = {
     "builtins.min": _folded(min, iterables.best),
     "builtins.max": _folded(max, iterables.best),
-    **{f"math.{one.__name__}": _folded(one) for one in (math.ceil, math.floor, math.trunc)},
+    **{f"math.{one.__name__}": _rounded(one) for one in (math.ceil, math.floor, math.trunc)},
     "builtins.abs": _folded(abs),
     "builtins.round": _folded(round),
     "builtins.pow": _folded(power),

@@ -264,7 +264,9 @@ RULE = Rule(
     "local-value-of-dtensor",
     "Reductions of a sharded parameter or gradient are themselves unfinished: .item() gives the"
     " part of this rank (measured: norms .767 and .658 where 1.011 is right) without an error. Only"
-    " .full_tensor() finishes them. What clip_grad_norm_ returns is complete.",
+    " .full_tensor() finishes them. What clip_grad_norm_ returns is complete; but parameters of"
+    " FullyShardedDataParallel are no DTensors, and torch.nn.utils clips them by the norm of this"
+    " rank's shards alone.",
     "pytorch#170862, torchtitan#766; BUGS M06",
     check,
     lint=lint,

@@ -21,6 +21,10 @@ _PLAIN: Final = frozenset(
 )
 
 
+_COUNTS: Final = frozenset({"numel", "element_size", "nelement"})
+_SCALES: Final = (ast.Div, ast.Mult, ast.FloorDiv)
+
+
 def hooked(run: Run) -> Iterator[tuple[Wrap, RankCall]]:
     """The wrappers that are given a hook, and where."""
     for call in run.methods("register_comm_hook"):
@@ -38,12 +42,18 @@ def summing(hook: FunctionDefinition) -> Site | None:
     nodes = list(ast.walk(hook.node))
     inner = {one.name for one in nodes if isinstance(one, ast.FunctionDef)}
     calls = [one for one in nodes if isinstance(one, ast.Call)]
-    scaled = any(isinstance(one, (ast.Div, ast.Mult, ast.FloorDiv)) for one in nodes)
-    if scaled or not {last_name(one.func) for one in calls} <= _PLAIN | inner:
+    scaled = any(isinstance(getattr(one, "op", None), _SCALES) for one in nodes if _scales(one))
+    if scaled or not {last_name(one.func) for one in calls} <= _PLAIN | _COUNTS | inner:
         return None
     found = [one for one in calls if last_name(one.func) == "all_reduce"]
     sums = len(found) == 1 and _adds(found[0])
     return hook.module.site(found[0]) if sums else None
+
+
+def _scales(node: ast.AST) -> bool:
+    """Not ``sent += small.numel() * small.element_size()``, which counts bytes."""
+    calls = {last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
+    return not calls or not calls <= _COUNTS
 
 
 def _adds(call: ast.Call) -> bool:

@@ -12,7 +12,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.averaged_by_hand import Averaging, averagings
 from ddpify.rules.shared.clips import CLIPS
-from ddpify.rules.shared.wrapped import exclusive, modules_of
+from ddpify.rules.shared.wrapped import exclusive, modules_of, wraps
 
 _INFINITE: Final = ("inf", "infty")  # of math, numpy, torch
 
@@ -36,6 +36,8 @@ def _steps(run: Run, step: RankCall, averaged: list[Averaging]) -> RankCall | No
     made = [t.call for t in step.receiver.things if t.call] if step.receiver is not None else []
     given = [c.args[0] for c in made if c.name.startswith("torch.optim.") and c.args]
     models = frozenset(thing for value in given for thing in modules_of(value))
+    if any(wrap.covers(model) for wrap in wraps(run) for model in models):
+        return None  # what is added up behind the step is shown
     return _averaged_behind(run, step, models, averaged) if models else None
 
 
@@ -126,7 +128,8 @@ RULE = Rule(
     "clip-before-averaging",
     "Clipping bounds the gradient that is stepped with: the average over the ranks. Clipped before"
     " that, each rank's part is bounded by its own norm (measured: 3.0 and 154.1, where that of"
-    " the average was 78.2), and ranks with large gradients count for less than their samples.",
+    " the average was 78.2), and ranks with large gradients count for less than their samples."
+    " An optimizer that steps before the averaging has stepped with each rank's own.",
     "DistributedDataParallel (gradients are averaged in backward, before anybody clips)",
     lint=lint,
     words=(".grad",),

@@ -38,7 +38,8 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _asked(one: Store | RankCall, wrap: Wrap) -> Site:
     """Where the program asks for it after the wrap: not in a method of the model, ``add_head``."""
-    if one.function is None or one.function.owner is None:
+    owner = one.function.owner if one.function is not None else None
+    if owner is None or not owner.inherits("torch.nn.Module"):
         return one.site
     known = {call.site for call in wrap.call.stack}
     return next((call.site for call in one.stack if call.site not in known), one.site)

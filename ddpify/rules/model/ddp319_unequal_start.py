@@ -25,6 +25,7 @@ _OPTIMIZER: Final = f"{HOROVOD}DistributedOptimizer"
 _OF_OPTIMIZERS: Final = (_OPTIMIZER, f"{HOROVOD}broadcast_optimizer_state")
 # What gives something else than the weights of a model: outputs, another model, one number.
 _ANOTHER: Final = frozenset("__call__ forward deepcopy copy norm vector_norm sum numel".split())
+_SENDING: Final = frozenset({"broadcast_parameters", "broadcast"})
 # What does nothing to weights; a constructor is read.
 _LEAVES: Final = CLIPS | frozenset("zero_grad requires_grad_ __call__ __init__ forward".split())
 
@@ -39,7 +40,7 @@ def lint(run: Run) -> Iterable[Finding]:
         seen.add(model)
         how, seeding = stream(run, made, words.TORCH)
         load, draws = next(_loads(run, model), None), how is not Stream.SAME and is_drawn(model)
-        if (draws or load is not None) and not _is_made_equal(run, model):
+        if (draws or load is not None) and not _is_made_equal(run, model, load):
             yield _finding(made, call, how, seeding) if load is None else _loaded(load, call)
 
 
@@ -51,13 +52,17 @@ def _averaged(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
         yield from ((call, model) for value in call.given for model in modules_of(value))
 
 
-def _is_made_equal(run: Run, model: RankThing) -> bool:
-    """Whether weights may be sent to the other ranks, or set: by collectives, or unread code."""
+def _is_made_equal(run: Run, model: RankThing, load: RankCall | None) -> bool:
+    """Whether weights may be sent to the other ranks, or set: by collectives, or unread code;
+    what is sent before one rank loads others is not what it has then."""
     parts = frozenset(parts_of(model))
     if any(_is_set(store, parts) for store in run.stores):
         return True
     on = 0  # the ranks that are given other weights: a load on rank 0 alone makes nothing equal
     for call in run.calls:
+        stale = load is not None and not load.loops and call.order < load.order
+        if stale and call.method in _SENDING:
+            continue
         if _may_set(run, call, parts):  # the others may load what rank 0 has saved, or get it
             on |= call.ranks if call.method == "load_state_dict" and call.ranks & RANK0 else ALL
     return on == ALL
