@@ -46,11 +46,21 @@ def findings(run: Run, code: str) -> Iterator[Finding]:
     """The findings of one rule: the first of each condition, if it is of that rule's kind."""
     firsts: dict[object, Mismatch] = {}
     for one in run.mismatches:
+        if _ends_in_hook(one):
+            continue
         if not _at_the_end(run, one) and not _is_swallowed(one) and not _is_single(run, one):
             firsts.setdefault(_cause(one), one)
     for one in firsts.values():
         if _code(one) == code and not (code == FORWARD and is_made_up(run, one)):
             yield _finding(run, one, code)
+
+
+def _ends_in_hook(one: Mismatch) -> bool:
+    """Whether a method ends the process where a Trainer may call it: all have entered that call."""
+    left, op = one.exit, one.event.op
+    method = left is not None and left.function is not None and left.function.owner is not None
+    ends = method and left is not None and left.kind == "stop"
+    return ends and op.startswith(f"{words.TRAINER}.") and op.rpartition(".")[2] in words.LOOPS
 
 
 def _at_the_end(run: Run, one: Mismatch) -> bool:
