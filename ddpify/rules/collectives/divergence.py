@@ -46,7 +46,7 @@ def findings(run: Run, code: str) -> Iterator[Finding]:
     """The findings of one rule: the first of each condition, if it is of that rule's kind."""
     firsts: dict[object, Mismatch] = {}
     for one in run.mismatches:
-        if _ends_in_hook(one):
+        if _ends_before_trainer(one):
             continue
         if not _at_the_end(run, one) and not _is_swallowed(one) and not _is_single(run, one):
             firsts.setdefault(_cause(one), one)
@@ -55,12 +55,12 @@ def findings(run: Run, code: str) -> Iterator[Finding]:
             yield _finding(run, one, code)
 
 
-def _ends_in_hook(one: Mismatch) -> bool:
-    """Whether a method ends the process where a Trainer may call it: all have entered that call."""
-    left, op = one.exit, one.event.op
-    method = left is not None and left.function is not None and left.function.owner is not None
-    ends = method and left is not None and left.kind == "stop"
-    return ends and op.startswith(f"{words.TRAINER}.") and op.rpartition(".")[2] in words.LOOPS
+def _ends_before_trainer(one: Mismatch) -> bool:
+    """Whether rank 0 ends in peace before a Trainer runs, or in a hook of it: where no launcher has
+    started the others, the Trainer does so."""
+    op = one.event.op
+    fits = op.startswith(f"{words.TRAINER}.") and op.rpartition(".")[2] in words.LOOPS
+    return fits and one.exit is not None and one.exit.kind == "stop"
 
 
 def _at_the_end(run: Run, one: Mismatch) -> bool:
