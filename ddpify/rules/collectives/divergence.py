@@ -61,6 +61,14 @@ def _is_from_afar(run: Run, one: Mismatch) -> bool:
     return guard is not None and is_far(run, one, guard)
 
 
+def _ends_before_trainer(run: Run, one: Mismatch) -> bool:
+    """Whether rank 0 ends in peace before a Trainer runs, or in a hook of it: where no launcher has
+    started the others, the Trainer does so."""
+    op = one.event.op
+    fits = op.startswith(f"{words.TRAINER}.") and op.rpartition(".")[2] in words.LOOPS
+    return fits and one.exit is not None and one.exit.kind == "stop"
+
+
 def _at_the_end(run: Run, one: Mismatch) -> bool:
     """Whether some ranks leave the group where no other waits for them any more."""
     event = one.event.call
@@ -86,7 +94,10 @@ def _is_swallowed(run: Run, one: Mismatch) -> bool:
     return raised and one.event.call is not None and is_passed_over(one.event.call)
 
 
-_EXCUSES: Final = (_at_the_end, _is_swallowed, _is_single, _is_from_afar)
+_EXCUSES: Final = (
+    *(_at_the_end, _is_swallowed, _is_single, _is_from_afar),
+    _ends_before_trainer,
+)
 
 
 def _cause(one: Mismatch) -> object:

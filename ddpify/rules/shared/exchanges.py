@@ -26,4 +26,4 @@ def _is_wrapped(thing: RankThing) -> bool:
 
 def _is_collective(call: RankCall) -> bool:
     shared = collective(call)
-    return shared is not None and shared.whole and call.method not in words.SESSION_OPS
+    return shared is not None and shared.group is None and call.method not in words.SESSION_OPS
