@@ -23,6 +23,8 @@ from pathlib import Path
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ddpify-benchmarks"
 # The limits of the issue: cold at most 1/50 of TorchFix, cached at most a cold ruff.
 AGAINST_TORCHFIX = 50
+# As installed: pip has compiled the modules, which Python would do anew at each start with this.
+_KEPT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 # Runs a command and says what it cost. Not us: the peak of the children is kept for ever, and the
 # memory of the parent counts until the child calls exec.
 _MEASURE = """import json, os, subprocess, sys, time
@@ -55,6 +57,7 @@ def measured(command: Sequence[str], folder: Path) -> Cost:
     done = subprocess.run(
         [sys.executable, "-S", "-c", _MEASURE, *command],
         cwd=folder,
+        env=_KEPT,
         capture_output=True,
         text=True,
         check=True,
