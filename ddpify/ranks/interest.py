@@ -154,10 +154,9 @@ class Interest:
         for text in texts:
             opens = opens or "init_process_group(" in text
             called = called_here(text)
-            here = tuple(filter(text.__contains__, wanted))  # few of them
             for name, chunk in _chunks(text):
                 communicates = called is not None and called.search(chunk) is not None
-                if communicates or says(chunk, here):
+                if communicates or says(chunk, wanted):
                     hot.add(name)
                     if communicates or _NARROW.search(chunk):
                         talks.add(name)
