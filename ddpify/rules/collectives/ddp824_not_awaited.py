@@ -60,16 +60,18 @@ def _is_waited_for(run: Run, call: RankCall) -> bool:
 
 
 def _too_early(call: RankCall, at: Site, sends: bool) -> Finding:
-    what = "it is changed before the wait: what arrives is the old value, the new or a part of both"
+    what = (
+        "this is changed before the wait: what arrives is the old value, the new or a part of both"
+    )
     if not sends:
-        what = "it is used before the wait: it holds the old value, the new or a part of both"
+        what = "this is used before the wait: it holds the old value, the new or a part of both"
     return Finding(
         "DDP824",
-        call.site,
+        at,
         what,
         Severity.ERROR,
         advice="call wait() first, or use another tensor",
-        because=((at, "changed here" if sends else "used here"),),
+        because=((call.site, "sent here" if sends else "begun here"),),
     )
 
 
@@ -117,14 +119,14 @@ RULE = Rule(
             print(rank, value / world)
             """),
         on_ranks("""
-            work = dist.all_reduce(value, async_op=True)  # DDP824
-            print(rank, value / world)
+            work = dist.all_reduce(value, async_op=True)
+            print(rank, value / world)  # DDP824
             work.wait()
             """),
         on_ranks("""
             works = [dist.isend(value * 2, dst=1 - rank)]
-            sending = dist.isend(value, dst=1 - rank)  # DDP824
-            value.zero_()
+            sending = dist.isend(value, dst=1 - rank)
+            value.zero_()  # DDP824
             sending.wait()
             works[0].wait()
             dist.recv(value, src=1 - rank)
@@ -133,8 +135,8 @@ RULE = Rule(
         on_ranks("""
             works = [dist.isend(value, dst=1 - rank), dist.isend(value, dst=1 - rank)]
             other = torch.zeros_like(value)
-            first = dist.irecv(other, src=1 - rank)  # DDP824
-            second = dist.irecv(other, src=1 - rank)
+            first = dist.irecv(other, src=1 - rank)
+            second = dist.irecv(other, src=1 - rank)  # DDP824
             for work in (*works, first, second):
                 work.wait()
             """),

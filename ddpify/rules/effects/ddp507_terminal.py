@@ -59,7 +59,8 @@ def _before_session(facts: Facts, call: Call) -> bool:
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield one finding per question that all processes of a job ask."""
+    """Yield one finding per question that all processes of a job ask; a note, for what asks is
+    meant for one process: of four such reports in public programs none was right."""
     for call in run.named(*ASKS):
         asked = before_launch(run, call) or done_before(run, call)
         if by_all(run, call) and not asked:
@@ -67,7 +68,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 "DDP507",
                 call.site,
                 "every rank asks: each takes another line of the answers, or waits for one",
-                Severity.ERROR,
+                Severity.NOTE,
                 advice="ask on rank 0, and broadcast the answer",
             )
 
