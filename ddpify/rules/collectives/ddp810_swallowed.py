@@ -67,8 +67,8 @@ RULE = Rule(
     " and every later one pairs with a wrong one (measured: exit code 0, shifted gradients). An"
     " error that is raised again ends the job on all ranks, which is what torchrun expects. Errors"
     " that a function of the program raises count where what it asks is a rank's own, and those of"
-    " files where a rank reads its own; such an error is one rank's own, too, where its handler skips"
-    " the rest of a round in which the others meet.",
+    " files where a rank reads its own. Such a handler is wrong, too, where its `continue` skips"
+    " what the others meet in.",
     "ace#850; Megatron-DeepSpeed PR#48; BUGS C18",
     lint=lint,
     bad=(
