@@ -38,6 +38,10 @@ class Handler:
     names: frozenset[str]
     ends: bool
 
+    def is_for(self, errors: Set[str]) -> bool:
+        """Whether it surely catches one of these."""
+        return bool(errors) and (not self.names or not self.names.isdisjoint(errors | _ALL))
+
 
 @dataclass(frozen=True)
 class Attempt:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks.collective import exchange
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import ALL, RankCall, RankValue
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
@@ -53,7 +53,7 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per tensor of a size or a type of this rank's own."""
     for call in run.calls:
         value = _sent(call)
-        told = _differs(value) if value is not None else None
+        told = _differs(value, call.ranks) if value is not None else None
         if told is not None:
             yield _finding(call, *told)
         shared = exchange(call)
@@ -97,14 +97,15 @@ def _unlike(call: RankCall, one: _Given, other: _Given, fits: bool = False) -> I
         yield _finding(call, f"of another length than {first}", "make both as long")
 
 
-def _differs(value: RankValue) -> tuple[str, str, Severity] | tuple[str, str] | None:
-    """In what the tensor is another one on each rank, and what helps."""
+def _differs(value: RankValue, ranks: int) -> tuple[str, str, Severity] | tuple[str, str] | None:
+    """In what the tensor is another one on each rank, and what helps; a rank that does not come
+    here is asked at its own call."""
     if spread(value) and _own_size(value):
         return "as long as this rank's data make it", _PAD
-    kinds = {dtype(value, rank) for rank in (0, 1)}
+    kinds = {dtype(value, rank) for rank in (0, 1)} if ranks == ALL else set()
     if len(kinds) == 2 and None not in kinds:
         return f"of another type on each rank ({_spoken(kinds)})", _TYPE
-    if never(1, extent(value, 0), extent(value, 1)):
+    if ranks == ALL and never(1, extent(value, 0), extent(value, 1)):
         return "of another size on each rank", _PAD
     uneven = are_uneven(value)
     if uneven is None:

@@ -11,7 +11,7 @@ from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import COLLECTIVE_CALLS
 from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.collectives.passed_over import is_repeated, met_alone
+from ddpify.rules.collectives.passed_over import is_repeated, met_alone, skipped
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.exchanges import exchanges
 
@@ -32,6 +32,8 @@ def lint(run: Run) -> Iterable[Finding]:
                 for handler in tried.passes_over(met_alone(run, call, tried)):
                     if not _ends_in_helper(run, handler):
                         yield _finding(call, handler)
+    for call, handler in skipped(run, met):
+        yield _finding(call, handler)
 
 
 def _ends_in_helper(run: Run, handler: Handler) -> bool:
@@ -65,7 +67,8 @@ RULE = Rule(
     " and every later one pairs with a wrong one (measured: exit code 0, shifted gradients). An"
     " error that is raised again ends the job on all ranks, which is what torchrun expects. Errors"
     " that a function of the program raises count where what it asks is a rank's own, and those of"
-    " files where a rank reads its own.",
+    " files where a rank reads its own. Such a handler is wrong, too, where its `continue` skips"
+    " what the others meet in.",
     "ace#850; Megatron-DeepSpeed PR#48; BUGS C18",
     lint=lint,
     bad=(

@@ -13,16 +13,11 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.values import counts
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.shared.counted import divides_evenly
-from ddpify.rules.shared.exchanges import exchanges
+from ddpify.rules.shared.counted import divides_evenly, stops_if_uneven
+from ddpify.rules.shared.exchanges import JOINS, exchanges
 from ddpify.rules.shared.feeds import dataset_of, held
 from ddpify.site import Site
 
-_JOINS: Final = (
-    "torch.distributed.algorithms.join.Join",
-    "torch.distributed.algorithms.Join",
-    f"{words.DDP}.join",
-)
 _SUBSET: Final = "torch.utils.data.Subset"
 _READERS: Final = frozenset(
     "torch.load numpy.load builtins.open pandas.read_csv pandas.read_parquet pickle.load"
@@ -38,7 +33,7 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per loop over a strided shard with a collective in it."""
     seen: set[Site] = set()
     for call in exchanges(run):
-        if not call.everywhere or call.within(*_JOINS):
+        if not call.everywhere or call.within(*JOINS):
             continue
         for loop in (one for one in call.loops if one.site not in seen):
             if _is_bounded(call, loop):
@@ -123,15 +118,23 @@ def _strided(run: Run, loop: RankLoop) -> Site | None:
     if loop.over is None or _sampled(loop.over):
         return None
     for value in _fed(run, loop.over):
-        for origin in value.origins:
-            equal = origin.what == STRIDE and _in_equal_numbers(value)
-            if origin.what in (STRIDE, PIECE) and not equal and not divides_evenly(value):
-                return origin.site
-        subset = value.made_by(_SUBSET)
-        indices = subset.call.arg(1, "indices") if subset is not None and subset.call else None
-        if indices is not None and _strides(indices) and not divides_evenly(value):
-            return subset.site if subset is not None else None
+        place = None if divides_evenly(value) else _dealt(value)
+        if place is not None and not stops_if_uneven(run.modules[place.path]):
+            return place
     return None
+
+
+def _dealt(value: RankValue) -> Site | None:
+    for origin in value.origins:
+        equal = origin.what == STRIDE and _in_equal_numbers(value)
+        if origin.what in (STRIDE, PIECE) and not equal:
+            return origin.site
+    subset = value.made_by(_SUBSET)
+    indices = subset.call.arg(1, "indices") if subset is not None and subset.call else None
+    if indices is not None and _strides(indices):
+        return subset.site if subset is not None else None
+    numbers = value.made_by("builtins.range")
+    return numbers.site if numbers is not None and _strides(value) else None
 
 
 def _fed(run: Run, over: RankValue) -> Iterator[RankValue]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import Final
 
-from ddpify.ranks.attempts import Attempt, raised_by
+from ddpify.ranks.attempts import Attempt, Handler, raised_by
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, RANDOM
 from ddpify.ranks.run import Run
+from ddpify.rules.shared.exchanges import JOINS
 
 _READERS: Final = frozenset({"torch.load", "numpy.load", "builtins.open"})
 _OF_FILES: Final = frozenset("OSError IOError FileNotFoundError EOFError".split())
@@ -17,8 +19,9 @@ _OF_FILES: Final = frozenset("OSError IOError FileNotFoundError EOFError".split(
 def met_alone(run: Run, call: RankCall, tried: Attempt) -> set[str]:
     """The errors that one rank meets alone before it comes to a call in a ``try``: raised by a
     function that is called there, as what the rank has for itself says, or in reading its file."""
-    before = [one for one in run.calls if one.order < call.order and one.place_in(tried.body)]
+    before = [one for one in run.calls if one.order < call.order and tried in one.swallows]
     entered = {one.target for one in before if one.target is not None}
+    entered |= {one.function for one in before if one.function and not one.site.within(tried.body)}
     told = [one.exit for one in run.mismatches]  # by DDP802 and DDP803
     found = {
         name
@@ -32,6 +35,21 @@ def met_alone(run: Run, call: RankCall, tried: Attempt) -> set[str]:
     }
     own = (one for one in before if one.name in _READERS and one.args and _is_own(one.args[0]))
     return found | _OF_FILES if any(own) else found
+
+
+def skipped(run: Run, met: list[RankCall]) -> Iterator[tuple[RankCall, Handler]]:
+    """What the others meet in, in a round that one rank leaves by the ``continue`` of a handler:
+    for an error that it surely meets alone."""
+    tries = dict.fromkeys(tried for one in run.calls for tried in one.swallows)
+    for left in (one for one in run.exits if one.kind == "continue" and one.loops):
+        for tried in tries:
+            handler = next((h for h in tried.handlers if left.site.within(h.body)), None)
+            if handler is None or any(one.place_in(handler.body) for one in met):
+                continue  # the ranks agree there
+            later = (c for c in met if left.loops[-1] in c.loops and c.order > left.order)
+            call = next((c for c in later if c.everywhere and not c.within(*JOINS)), None)
+            if call is not None and handler.is_for(met_alone(run, call, tried)):
+                yield call, handler
 
 
 def _is_own(value: RankValue) -> bool:

@@ -11,6 +11,7 @@ from ddpify.ranks.values import truth
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, changed
 from ddpify.rules.shared.written import is_literal_keyword
+from ddpify.site import Site
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -32,12 +33,18 @@ def _judged(call: RankCall) -> Iterable[Finding]:
             fix = _fix(call) if keyword == "sampler" else ()
             yield Finding(
                 "DDP208",
-                call.site,
+                _place(call),
                 f"{keyword} and shuffle=True exclude each other: DataLoader raises ValueError",
                 Severity.ERROR,
                 fix,
                 "" if fix else "leave shuffle out: the sampler shuffles",
             )
+
+
+def _place(call: RankCall) -> Site:
+    """The argument that has to go, where the loader's takes lines of their own."""
+    node = call.node_of(2, "shuffle")
+    return call.module.site(node) if node is not None else call.site
 
 
 def _fix(call: RankCall) -> tuple[Edit, ...]:

@@ -50,8 +50,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per draw or listing that differs between ranks and is dealt by index."""
     sets = dealt_sets(run)
+    sent = _sent(sets)
     for call in run.calls:
-        if call.everywhere and call.loops == () and not sets.isdisjoint(_results(call)):
+        made = _results(call)
+        if call.everywhere and call.loops == () and not sets.isdisjoint(made) and not made & sent:
             why = _differs(run, call, sets)
             if why:
                 yield Finding(
@@ -63,6 +65,13 @@ def lint(run: Run) -> Iterable[Finding]:
                     "make the data with one seed on all ranks, or sort the names",
                 )
     yield from _drawn_inside(run, sets)
+
+
+def _sent(sets: set[RankThing]) -> set[RankThing]:
+    """What was sent to all ranks, and what that was made of: ``dist.broadcast(rows, 0)``."""
+    sent = {thing for thing in sets if thing.synced}
+    made = (thing.call for thing in sent if thing.call is not None)
+    return sent | {one for call in made for value in call.inputs for one in value.sources()}
 
 
 def _drawn_inside(run: Run, sets: set[RankThing]) -> Iterable[Finding]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.hooks import TRAINER
+from ddpify.ranks.hooks import BATCHES, TRAINER
 from ddpify.ranks.model import ALL, RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
@@ -39,6 +39,8 @@ def lint(run: Run) -> Iterable[Finding]:
         shows = call.name == _PRINT or call.method in _WRITES
         if not shows or hook is None or not in_hook(call) or any(v.by_rank for v in call.given):
             continue
+        if call.name == _PRINT and _is_progress(call):
+            continue
         if _is_own_file(run, call) or _may_be_gathered(run, call, hook):
             continue
         if any(is_part(run, value) for value in call.given):
@@ -50,6 +52,13 @@ def lint(run: Run) -> Iterable[Finding]:
                 Severity.ERROR if _is_lost(call) else Severity.WARNING,
                 advice=_ADVICE,
             )
+
+
+def _is_progress(call: RankCall) -> bool:
+    """Whether a step of training prints of its own batch: nothing that was kept of several."""
+    hook = training(call)
+    kept = (thing for value in call.given for thing in value.sources() if thing.kind == "attribute")
+    return hook is not None and hook.name in BATCHES and next(kept, None) is None
 
 
 def _is_own_file(run: Run, call: RankCall) -> bool:

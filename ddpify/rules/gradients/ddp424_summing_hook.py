@@ -54,12 +54,12 @@ def _is_divided(run: Run, wrap: Wrap) -> bool:
 def _finding(call: RankCall, place: Site) -> Finding:
     return Finding(
         "DDP424",
-        call.site,
+        place,
         "the hook adds the gradients of all ranks up: they are N times those that"
         " DistributedDataParallel gives, which averages",
         Severity.WARNING,
         advice="divide the bucket by the number of ranks before it is reduced",
-        because=((place, "summed here"),),
+        because=((call.site, "the hook is given here"),),
     )
 
 
@@ -67,13 +67,13 @@ _HOOK: Final = """
 
 def hook(state, bucket):
     tensor = bucket.buffer(){}
-    future = dist.all_reduce(tensor, async_op=True).get_future()
+    future = dist.all_reduce(tensor, async_op=True).get_future(){}
     return future.then(lambda done: done.value()[0])
 
 
 def halved(state, bucket):
     small = bucket.buffer().half()
-    work = dist.all_reduce(small, op=dist.ReduceOp.SUM, async_op=True)
+    work = dist.all_reduce(small, op=dist.ReduceOp.SUM, async_op=True){}
 
     def grown(done):
         out = bucket.buffer()
@@ -86,7 +86,7 @@ def halved(state, bucket):
 """
 _SETUP: Final = """
 model = DDP(nn.Linear(16, 4))
-model.register_comm_hook(None, {}){}
+model.register_comm_hook(None, {})
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """
 
@@ -104,13 +104,13 @@ RULE = Rule(
     words=("register_comm_hook", ".grad"),
     severity=Severity.WARNING,
     bad=(
-        trained(_SETUP.format("hook", "  # DDP424"), top=_HOOK.format("")),
-        trained(_SETUP.format("halved", "  # DDP424"), top=_HOOK.format("")),
+        trained(_SETUP.format("hook"), top=_HOOK.format("", "  # DDP424", "")),
+        trained(_SETUP.format("halved"), top=_HOOK.format("", "", "  # DDP424")),
     ),
     good=(
-        trained(_SETUP.format("hook", ""), top=_HOOK.format(".div_(dist.get_world_size())")),
+        trained(_SETUP.format("hook"), top=_HOOK.format(".div_(dist.get_world_size())", "", "")),
         trained(
-            _SETUP.format("default_hooks.allreduce_hook", ""),
+            _SETUP.format("default_hooks.allreduce_hook"),
             top="from torch.distributed.algorithms.ddp_comm_hooks import default_hooks",
         ),
     ),

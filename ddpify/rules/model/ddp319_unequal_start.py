@@ -113,14 +113,17 @@ def _loads(run: Run, model: RankThing) -> Iterator[RankCall]:
 
 
 def _loaded(load: RankCall, call: RankCall) -> Finding:
+    """Reported where the ranks part: a function that loads is right on all of them."""
+    parting = next((one for one in load.way if not one.everywhere), load)
+    inside = ((load.site, "loaded here"),) if parting is not load else ()
     return Finding(
         "DDP319",
-        load.site,
+        parting.site,
         "only some ranks load these weights, the others draw their own, and gradients alone are"
         " averaged: the ranks train different models from beginning to end",
         Severity.ERROR,
         advice="broadcast the parameters and buffers of that rank before the first step",
-        because=((call.site, "gradients are averaged here"),),
+        because=(*inside, (call.site, "gradients are averaged here")),
     )
 
 

@@ -12,6 +12,7 @@ from ddpify.ranks.origins import DATA, IDENTITY, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.averaged_by_hand import is_gradient
 from ddpify.rules.shared.fields import fields_of, layers
+from ddpify.rules.shared.outputs import checkpoints
 from ddpify.rules.shared.parameters import has_parameters
 from ddpify.rules.shared.wrapped import backwards, live, parameters_of, wraps
 from ddpify.site import Site
@@ -31,7 +32,7 @@ def left_out(run: Run) -> Iterator[tuple[RankCall, str, Site]]:
             continue
         for owner in parameters_of(call.args[0]) if _is_own(run, call.args[0]) else ():
             left = _left(run, owner, averaged)
-            if left:
+            if left and not _is_private(run, owner, averaged):
                 yield call, left, _asked(*sums[0])
 
 
@@ -63,6 +64,17 @@ def _left(run: Run, owner: RankThing, averaged: set[RankThing]) -> str:
         return ""
     used = {one.name for one in fields_of(forward)}
     return min((used & layers(run, owner.cls)) - parts, default="")
+
+
+def _is_private(run: Run, owner: RankThing, averaged: set[RankThing]) -> bool:
+    """Whether each rank keeps it in a file of its own, without what is averaged: a head for each
+    speaker, say, that is no other rank's."""
+    for write in checkpoints(run):
+        held = {thing for value in write.call.args[:1] for thing in value.sources()}
+        apart = write.path is not None and write.path.by_rank
+        if apart and owner in held and held.isdisjoint(averaged):
+            return True
+    return False
 
 
 def _asked(call: RankCall, owners: set[RankThing]) -> Site:

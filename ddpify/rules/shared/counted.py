@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import Final
 
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.facts.tree import last_name
+from ddpify.ranks.attempts import ends
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.modules import Module
 from ddpify.rules.shared.feeds import held
 
 _FILLED: Final = frozenset(
@@ -21,9 +25,32 @@ def divides_evenly(value: RankValue) -> bool:
     return bool(numbers) and all(number % _WORLDS == 0 for number in numbers)
 
 
+def stops_if_uneven(module: Module) -> bool:
+    """Whether a file asks that what it deals with a stride divides: ``assert n % world == 0``."""
+    steps: set[str] = set()
+    asked: set[str] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Slice) and node.step is not None:
+            steps.add(ast.unparse(node.step))
+        elif isinstance(node, ast.Call) and last_name(node.func) == "range" and node.args[2:]:
+            steps.add(ast.unparse(node.args[2]))
+        elif isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node.body)):
+            asked |= {ast.unparse(one) for one in _divisors(node.test)}
+    return not steps.isdisjoint(asked)
+
+
+def _divisors(test: ast.expr) -> Iterator[ast.expr]:
+    """What a condition divides by."""
+    for one in ast.walk(test):
+        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod):
+            yield one.right
+
+
 def _numbers(value: RankValue) -> Iterator[int]:
     """The numbers of rows of what it was made from; 1 where another shape hides one."""
-    made = [thing.call for thing in held(value) if thing.kind == "result" and thing.call]
+    things = held(value)
+    yield from (number for number in map(_said, things) if number is not None)
+    made = [thing.call for thing in things if thing.kind == "result" and thing.call]
     shaped = [call for call in made if call.method in ("reshape", "view") and call.args]
     if shaped:
         yield from (_number(call.args[0]) or 1 for call in shaped)
@@ -32,6 +59,16 @@ def _numbers(value: RankValue) -> Iterator[int]:
         number = _rows(call)
         if number is not None:
             yield number
+
+
+def _said(thing: RankThing) -> int | None:
+    """What a data set of the program says of itself: ``def __len__(self): return 64``."""
+    method = thing.cls.method("__len__") if thing.cls is not None else None
+    body = getattr(method.node, "body", ()) if method is not None else ()
+    last = body[-1] if body else None
+    told = last.value if isinstance(last, ast.Return) else None
+    number = told.value if isinstance(told, ast.Constant) else None
+    return number if isinstance(number, int) else None
 
 
 def _rows(call: RankCall) -> int | None:

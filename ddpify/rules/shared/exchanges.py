@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
+
+JOINS: Final = (  # in these a rank that has no more rounds answers for the rest of the others
+    "torch.distributed.algorithms.join.Join",
+    "torch.distributed.algorithms.Join",
+    f"{words.DDP}.join",
+)
 
 
 def exchanges(run: Run) -> Iterator[RankCall]:
