@@ -89,7 +89,7 @@ def _computed_later(run: Run, load: RankCall) -> RankCall | None:
 def _mixed(load: RankCall, met: RankCall) -> Finding:
     return Finding(
         "DDP815",
-        load.site,
+        load.parted.site,
         "only some ranks load these weights, and all compute with the model afterwards: what is"
         " put together is of two models",
         Severity.ERROR,

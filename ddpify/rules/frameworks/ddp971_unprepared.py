@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.passes import is_loader
-from ddpify.ranks.prepared import SETS_UP
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.accelerated import ACCELERATED, FABRICATED
+from ddpify.rules.frameworks.as_before import as_before
 from ddpify.rules.shared.accelerators import (
     HOLDS,
     everything_known,
@@ -25,7 +25,7 @@ from ddpify.rules.shared.accelerators import (
     within,
 )
 from ddpify.rules.shared.feeds import literals, trained
-from ddpify.rules.shared.wrapped import live, parameters_of
+from ddpify.rules.shared.wrapped import parameters_of
 
 _OPTIMIZERS: Final = "torch.optim."
 _APART: Final = "this optimizer is not prepared: it steps after every micro-batch"
@@ -42,7 +42,7 @@ def lint(run: Run) -> Iterable[Finding]:
             yield _finding(call, f"what {call.method}() gives back is thrown away: {_GIVES}")
     if any(call.alone for call in calls):
         return
-    for forward, call in _as_before(run, calls):
+    for forward, call in as_before(run, calls):
         text = "this is the model as it was before setup(), whose gradients nobody averages"
         because = ((call.site, "what setup() gave back is what averages them"),)
         advice = "call the model that setup() gave back"
@@ -72,33 +72,6 @@ def _is_used(run: Run, call: RankCall) -> bool:
     called = (one.receiver for one in after if one.receiver is not None)
     models = {thing for receiver in called for thing in receiver.things}
     return not given.isdisjoint(models | {t for t in trained(run) if is_loader(t)})
-
-
-def _as_before(run: Run, calls: list[RankCall]) -> Iterator[tuple[RankCall, RankCall]]:
-    """Forwards of what Fabric was given to set up, which a backward goes through."""
-    given = [(v, call) for call in calls if call.name in SETS_UP for v in call.args if v.things]
-    losses = [*(c.receiver for c in run.methods("backward")), *_handed(run)]
-    trained = {t.call for loss in losses if loss is not None for t in live(loss)}
-    for forward in run.methods("__call__", "forward") if given else ():
-        own = forward.receiver
-        if own is None or forward not in trained or _is_own(forward):
-            continue
-        alike = (c for v, c in given if v.atoms == own.atoms and c.order < forward.order)
-        call = next((one for one in alike if one.everywhere), None)
-        if call is not None:
-            yield forward, call
-
-
-def _handed(run: Run) -> Iterator[RankValue]:
-    """``fabric.backward(loss)``"""
-    yield from (call.args[0] for call in run.methods("backward") if call.args)
-
-
-def _is_own(forward: RankCall) -> bool:
-    """Whether a model calls itself: in what the wrapper calls, it is the one inside."""
-    owner = forward.function.owner if forward.function is not None else None
-    things = forward.receiver.things if forward.receiver is not None else ()
-    return owner is not None and any(t.cls is not None and owner in t.cls.mro() for t in things)
 
 
 def _optimizers(calls: list[RankCall]) -> Iterator[tuple[RankThing, RankCall]]:

@@ -115,7 +115,7 @@ def _loads(run: Run, model: RankThing) -> Iterator[RankCall]:
 def _loaded(load: RankCall, call: RankCall) -> Finding:
     return Finding(
         "DDP319",
-        next((one for one in load.way if not one.everywhere), load).site,
+        load.parted.site,
         "only some ranks load these weights, the others draw their own, and gradients alone are"
         " averaged: the ranks train different models from beginning to end",
         Severity.ERROR,
