@@ -100,4 +100,5 @@ def _is_unset(m: RankMachine) -> bool:
         return False
     if any(call.name in _SETTING for call in m.run.calls):
         return False
-    return not any("os.environ" in store.base.names() for store in m.run.stores)
+    stored = (one.key for one in m.run.stores if "os.environ" in one.base.names())
+    return all(key.replace("_", "").isupper() and "RANK" not in key for key in stored)

@@ -231,9 +231,10 @@ def _is_plain(node: ast.JoinedStr) -> bool:
     return all(p.format_spec is None and p.conversion == -1 for p in held)
 
 
-def _comprehension(
-    m: RankMachine, f: RankFrame, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
-) -> RankValue:
+_Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
+
+
+def _comprehension(m: RankMachine, f: RankFrame, node: _Comprehension) -> RankValue:
     """One element stands for all; of a few words each has its own."""
     kept = {name: f.names[name] for name in _targets(node) if name in f.names}
     live = m.live
@@ -273,9 +274,10 @@ def _comprehension(
     return RankValue(one.atoms, (), one.deps, over.origins | picked, items)
 
 
-def _note(m: RankMachine, node: ast.expr, loop: RankLoop) -> None:
+def _note(m: RankMachine, node: _Comprehension, loop: RankLoop) -> None:
     """Keep a comprehension that is a loop over one thing."""
-    if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
+    at_once = isinstance(node, (ast.ListComp, ast.DictComp, ast.SetComp))
+    if at_once and len(node.generators) == 1 and not node.generators[0].ifs:
         m.run.comprehended.append(loop)
 
 

@@ -222,9 +222,9 @@ def _set_by(m: RankMachine, thing: RankThing) -> Iterator[tuple[dict[str, RankVa
     for one in ast.walk(node):
         if isinstance(one, ast.Global):
             yield from ((space, name) for name in one.names)
-        elif isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
-            if isinstance(one.value, ast.Name) and [one.value.id] == own:
-                yield from ((owner.attrs, one.attr) for owner in owners)
+        elif isinstance(one, ast.Attribute) and ast.unparse(one.value) in own:
+            stored = owners if isinstance(one.ctx, ast.Store) else ()
+            yield from ((owner.attrs, one.attr) for owner in stored)
 
 
 def _named_replace(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:

@@ -27,7 +27,9 @@ CALLS: Final = frozenset(
 )
 
 _WRAPS: Final = frozenset(f"accelerate.Accelerator.{name}" for name in ("prepare", "prepare_model"))
-SETS_UP: Final = frozenset({"lightning.fabric.Fabric.setup", "lightning.fabric.Fabric.setup_module"})
+SETS_UP: Final = frozenset(
+    {"lightning.fabric.Fabric.setup", "lightning.fabric.Fabric.setup_module"}
+)
 _OTHERS: Final = re.compile(r"fsdp|deepspeed|megatron", re.IGNORECASE)
 MAKES: Final = ("accelerate.Accelerator", "lightning.fabric.Fabric")
 _FOLDERS: Final = ("project_dir", "logging_dir", "project_config", "loggers")

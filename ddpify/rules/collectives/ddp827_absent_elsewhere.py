@@ -35,10 +35,11 @@ def lint(run: Run) -> Iterable[Finding]:
         decorated = origin.what.endswith(words.RANK0_DECORATORS[0])  # DDP954 tells of it
         if origin.site not in said and not decorated:
             said.add(origin.site)
+            what = "None" if unset is None else "not set"
             yield Finding(
                 "DDP827",
                 site,
-                f"this is {'not set' if unset else 'None'} on rank {rank}, which uses it, too: a crash",
+                f"this is {what} on rank {rank}, which uses it, too: a crash",
                 Severity.ERROR,
                 advice="use it on the rank that has it alone, or broadcast it first",
                 because=((origin.site, f"who has it: {origin.what}"),),
@@ -102,6 +103,11 @@ RULE = Rule(
             dist.gather(value, parts, dst=0)
             for part in parts:  # DDP827
                 print(part)
+            """),
+        on_ranks("""
+            if rank == 0:
+                size = 4
+            model = nn.Linear(size, 1)  # DDP827
             """),
     ),
     good=(

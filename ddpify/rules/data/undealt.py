@@ -150,7 +150,9 @@ def dealt_by_worker(method: FunctionDefinition) -> Site | None:
     nodes = list(ast.walk(method.node))
     asked = [n for n in nodes if _is_number(n)]
     sets = (n for n in nodes if isinstance(n, ast.Assign) and any(map(_is_number, ast.walk(n))))
-    named = {n.id for one in sets for t in one.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    named = {
+        n.id for one in sets for t in one.targets for n in ast.walk(t) if isinstance(n, ast.Name)
+    }
     taken = [n for n in nodes if (n_th := _n_th(n)) is not None and _is_one_of(n_th, named)]
     return min((method.module.site(node) for node in taken or asked), default=None)
 

@@ -77,8 +77,14 @@ def _is_layer(run: Run, part: RankThing, averaged: set[RankThing]) -> bool:
 
 def _asked(call: RankCall, owners: set[RankThing]) -> Site:
     """Where it is said what is averaged: ``average(model.encoder)``."""
-    given = (one for one in call.way if any(t in owners for v in one.given for t in v.things))
+    asked = (one for one in call.way if one.target is not None)
+    given = (one for one in asked if any(not owners.isdisjoint(_whose(v)) for v in one.given))
     return next(given, call).site
+
+
+def _whose(value: RankValue) -> set[RankThing]:
+    """The models that a value is, or whose parameters it has."""
+    return {*value.things, *parameters_of(value)}
 
 
 def _is_own(run: Run, given: RankValue) -> bool:
