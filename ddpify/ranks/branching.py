@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from ddpify.ranks.aliases import is_container
 from ddpify.ranks.events import Exit
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RankGuard, RankLoop, RankValue
-from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK, Origin, Symbol
+from ddpify.ranks.origins import CLOCK, DATA, IDENTITY, RANDOM, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import Branch, End, Item, Repeat, Split
 from ddpify.ranks.values import asks_presence, merge, narrowed, truth
@@ -143,6 +144,37 @@ def _merge(
             if takes == [live, live] and not why:
                 narrowing.remember(m, test, merged[same], sources[0])
         m.write(space, key, merged[same])
+        rank = _without(f, (space, key), old, takes, results)
+        if rank is not None and test.by_rank:
+            reasons = (origin for origin in test.origins if origin.kind in IDENTITY)
+            why_not = min(reasons, key=lambda origin: origin.site)
+            f.partial[key] = (merged[same], rank, why_not)
+
+
+def _without(
+    f: RankFrame,
+    name: tuple[dict[str, RankValue], str],
+    old: RankValue | None,
+    takes: list[int],
+    results: list[Any],
+) -> int | None:
+    """The rank that goes on without a name, which the other has set in its arm."""
+    space, key = name
+    if old is not None or takes[0] & takes[1] or space is not f.names or _is_defined(f, key):
+        return None
+    for may, (after, _, changes) in zip(takes, results, strict=True):
+        if (id(space), key) not in changes and may & after:
+            return 0 if may & after & 1 else 1
+    return None
+
+
+def _is_defined(f: RankFrame, name: str) -> bool:
+    """Whether a name of a file is also that of something else: ``if rank: print = silent``."""
+    if f.function is not None:
+        return False
+    module = f.module
+    others = (module.functions, module.classes, module.imports)
+    return hasattr(builtins, name) or bool(module.stars) or any(name in one for one in others)
 
 
 def end(m: RankMachine, f: RankFrame, kind: str, node: ast.AST) -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Mapping
 from dataclasses import replace
+from typing import Final
 
+from ddpify.python.words import SPAWN
 from ddpify.ranks import sizes, words
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import UNSET, RankCall, RankThing, RankValue
-from ddpify.ranks.origins import Origin
+from ddpify.ranks.origins import IDENTITY, Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import NONE, constant, symbol
+
+# What may put a rank into the environment without naming it.
+_SETTING: Final = frozenset({"os.environ.update", "os.environ.setdefault", "os.putenv"})
+
+Sides = tuple[RankValue, RankValue]
 
 
 def environment(m: RankMachine, f: RankFrame, name: RankValue, node: ast.AST) -> RankValue | None:
@@ -60,15 +67,38 @@ def in_environment(m: RankMachine, name: RankValue, op: str) -> RankValue:
     return constant(known if op == "In" else not known)
 
 
+def note_text(m: RankMachine, f: RankFrame, node: ast.Compare, sides: Sides) -> None:
+    """Keep that the text of a rank is compared with the number: ``environ["RANK"] == 0``."""
+    for one, other in (sides, sides[::-1]):
+        number = other.constant
+        if type(number) is int and str(number) in one.atoms and one.by_rank:
+            reasons = (origin for origin in one.origins if origin.kind in IDENTITY)
+            m.run.texts[f.module.site(node)] = min(reasons, key=lambda origin: origin.site)
+
+
 def get(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``os.environ.get(name)``, ``os.getenv(name)``."""
     if not one.args:
         return None
+    key = one.args[0].constant
+    default = one.arg(1, "default")
+    if default is not None and key in words.RANK_VARIABLES and _is_unset(m):
+        return default
     found = environment(m, f, one.args[0], one.node)
     if found is not None:
         return found
-    key = one.args[0].constant
     if isinstance(key, str) and key.startswith(words.UNSET_VARIABLES):
         unset = replace(NONE, deps=frozenset({RankThing(UNSET, key, one.site, one)}))
-        return one.arg(1, "default") or unset
+        return default or unset
     return symbol(f"environ[{key}]", *one.args[1:], *one.kwargs.values())
+
+
+def _is_unset(m: RankMachine) -> bool:
+    """Whether no rank is in the environment: ``mp.spawn()`` sets none, and the program has not."""
+    spawned = {call.node for call in m.run.calls if call.name == SPAWN}
+    if not any(call.node in spawned for call in m.here.stack):
+        return False
+    if any(call.name in _SETTING for call in m.run.calls):
+        return False
+    stored = (one.key for one in m.run.stores if "os.environ" in one.base.names())
+    return all(key.replace("_", "").isupper() and "RANK" not in key for key in stored)

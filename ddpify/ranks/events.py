@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ddpify.ranks.attempts import Attempt
 from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module
+from ddpify.ranks.origins import Origin
 from ddpify.source import Site
 
 
@@ -78,7 +79,10 @@ class Touch:
 
 @dataclass(eq=False)
 class Lacking:
-    """Something is used that is None on one rank, which comes here as the other does."""
+    """Something is used that is None on one rank, which comes here as the other does.
+
+    ``unset``: or it is a name that this rank has not set, for this reason.
+    """
 
     order: int
     value: RankValue
@@ -86,6 +90,7 @@ class Lacking:
     node: ast.AST
     module: Module
     function: FunctionDefinition | None
+    unset: Origin | None = None
 
     @property
     def site(self) -> Site:

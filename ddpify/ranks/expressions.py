@@ -20,9 +20,9 @@ from ddpify.ranks import (
     objects,
     sizes,
 )
-from ddpify.ranks.absent import note_absent
+from ddpify.ranks.absent import note_absent, note_unset
 from ddpify.ranks.attributes import attribute_of, note_read, settled
-from ddpify.ranks.environment import in_environment
+from ddpify.ranks.environment import in_environment, note_text
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import RankGuard, RankLoop, RankValue
@@ -57,7 +57,9 @@ def _constant(m: RankMachine, f: RankFrame, node: ast.Constant) -> RankValue:
 
 
 def _name(m: RankMachine, f: RankFrame, node: ast.Name) -> RankValue:
-    return settled(naming.lookup(m, f, node.id))
+    value = naming.lookup(m, f, node.id)
+    note_unset(m, f, value, node)
+    return settled(value)
 
 
 def _attribute(m: RankMachine, f: RankFrame, node: ast.Attribute) -> RankValue:
@@ -85,6 +87,8 @@ def _compare(m: RankMachine, f: RankFrame, node: ast.Compare) -> RankValue:
         if not isinstance(op, _OF_OBJECTS):
             for operand in (left, right):
                 inflight.touch(m, f, operand, node)
+        if isinstance(op, (ast.Eq, ast.NotEq)):
+            note_text(m, f, node, (left, right))
         if any(t.name == "os.environ" for t in right.things):
             results.append(in_environment(m, left, type(op).__name__))
         else:
@@ -227,9 +231,10 @@ def _is_plain(node: ast.JoinedStr) -> bool:
     return all(p.format_spec is None and p.conversion == -1 for p in held)
 
 
-def _comprehension(
-    m: RankMachine, f: RankFrame, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
-) -> RankValue:
+_Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
+
+
+def _comprehension(m: RankMachine, f: RankFrame, node: _Comprehension) -> RankValue:
     """One element stands for all; of a few words each has its own."""
     kept = {name: f.names[name] for name in _targets(node) if name in f.names}
     live = m.live
@@ -269,9 +274,10 @@ def _comprehension(
     return RankValue(one.atoms, (), one.deps, over.origins | picked, items)
 
 
-def _note(m: RankMachine, node: ast.expr, loop: RankLoop) -> None:
+def _note(m: RankMachine, node: _Comprehension, loop: RankLoop) -> None:
     """Keep a comprehension that is a loop over one thing."""
-    if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
+    at_once = isinstance(node, (ast.ListComp, ast.DictComp, ast.SetComp))
+    if at_once and len(node.generators) == 1 and not node.generators[0].ifs:
         m.run.comprehended.append(loop)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ddpify.ranks.model import RankGuard, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, FunctionNode, Module
+from ddpify.ranks.origins import Origin
 
 
 @dataclass(eq=False)
@@ -15,6 +16,7 @@ class RankFrame:
     """One call of a function, or the top level of a module.
 
     ``blocks``: itself and the loops that are being read, see `leaving`.
+    ``partial``: names that one rank alone has set: what they are, the rank without, and the reason.
     """
 
     module: Module
@@ -30,6 +32,7 @@ class RankFrame:
     outward: set[str] = field(default_factory=set)
     nonlocals: set[str] = field(default_factory=set)
     blocks: list[Any] = field(default_factory=list)
+    partial: dict[str, tuple[RankValue, int, Origin]] = field(default_factory=dict)
 
 
 def node_of_function(node: FunctionNode) -> list[ast.stmt]:

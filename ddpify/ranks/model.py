@@ -328,6 +328,11 @@ class RankCall:
         """Whether all ranks come here."""
         return self.ranks == ALL
 
+    @property
+    def parted(self) -> RankCall:
+        """The outermost call that led here and that some ranks alone make."""
+        return next((one for one in self.way if not one.everywhere), self)
+
     def within(self, *names: str) -> bool:
         """Whether a ``with`` block of one of these (qualified) names is open."""
         return any(t.name in names for value in self.contexts for t in value.things)

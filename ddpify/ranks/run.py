@@ -14,6 +14,7 @@ from ddpify.ranks import words
 from ddpify.ranks.events import Exit, Lacking, Read, Store, Touch
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
+from ddpify.ranks.origins import Origin
 from ddpify.ranks.passes import Pass, backwards, passes, step_loops, training_loops
 from ddpify.ranks.trace import Mismatch
 from ddpify.site import Site
@@ -49,6 +50,7 @@ class Run:
     reads: list[Read] = field(default_factory=list)
     touches: list[Touch] = field(default_factory=list)
     absent: list[Lacking] = field(default_factory=list)
+    texts: dict[Site, Origin] = field(default_factory=dict)  # ranks that are compared as texts
     shared: set[Site] = field(default_factory=set)  # calls before the processes were started
     keyed: list[tuple[RankValue, Site]] = field(
         default_factory=list

@@ -27,6 +27,7 @@ RULE = Rule(
     " was all_reduced or broadcast is fine, and so are counters of steps.",
     "lightning#379; yolov5#8345; speechbrain#1939; sleap-nn#471; pytorch#77562; BUGS C04",
     lint=lint,
+    words=("signal.signal(",),
     bad=(
         on_ranks("""
             started = time.time()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
+from ddpify.ranks.collective import collective
 from ddpify.ranks.model import ALL, RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
@@ -25,8 +26,12 @@ def lint(run: Run) -> Iterable[Finding]:
         if call.everywhere or call.receiver is None or not call.ranks:
             continue
         told = next((w for t in call.receiver.things if (w := _made(run, t, call))), None)
-        if told is not None and _trained_later(run, call) and not _others_too(run, call):
+        if told is None or _others_too(run, call):
+            continue
+        if _trained_later(run, call):
             yield _finding(call, told)
+        elif (met := _computed_later(run, call)) is not None:
+            yield _mixed(call, met)
 
 
 def _made(run: Run, thing: RankThing, load: RankCall) -> RankCall | None:
@@ -60,6 +65,36 @@ def _trained_later(run: Run, load: RankCall) -> bool:
         call.order > load.order or any(loop in call.loops for loop in load.loops)
         for call in exchanges(run)
         if call.everywhere and call.method == "backward"
+    )
+
+
+def _computed_later(run: Run, load: RankCall) -> RankCall | None:
+    """The collective that puts together what all ranks compute with the model afterwards."""
+    loaded = set(load.receiver.things) if load.receiver is not None else set()
+    loaded |= {thing.wrapper for thing in loaded if thing.wrapper is not None}
+    forwards = {
+        call
+        for call in run.methods("__call__", "forward")
+        if call.order > load.order and call.everywhere and call.receiver is not None
+        if not loaded.isdisjoint(call.receiver.things)
+    }
+    for met in run.calls if forwards else ():
+        if met.order > load.order and met.everywhere and collective(met) is not None:
+            made = {thing.call for value in met.given for thing in value.sources()}
+            if not forwards.isdisjoint(made):
+                return met
+    return None
+
+
+def _mixed(load: RankCall, met: RankCall) -> Finding:
+    return Finding(
+        "DDP815",
+        load.parted.site,
+        "only some ranks load these weights, and all compute with the model afterwards: what is"
+        " put together is of two models",
+        Severity.ERROR,
+        advice="load on all ranks",
+        because=((met.site, "put together here"),),
     )
 
 

@@ -10,7 +10,7 @@ from ddpify.ranks import words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
-from ddpify.ranks.origins import IDENTITY
+from ddpify.ranks.origins import IDENTITY, Origin
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
@@ -29,32 +29,34 @@ _TAKING: Final = frozenset(
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per value that is None on a rank that uses it."""
     said = set()
-    for value, rank, site in sorted(_uses(run), key=lambda use: use[2]):
-        origin = min((o for o in value.origins if o.kind in IDENTITY), key=lambda o: o.site)
+    for value, rank, site, unset in sorted(_uses(run), key=lambda use: use[2]):
+        whose = (origin for origin in value.origins if origin.kind in IDENTITY)
+        origin = unset or min(whose, key=lambda one: one.site)
         decorated = origin.what.endswith(words.RANK0_DECORATORS[0])  # DDP954 tells of it
         if origin.site not in said and not decorated:
             said.add(origin.site)
+            what = "None" if unset is None else "not set"
             yield Finding(
                 "DDP827",
                 site,
-                f"this is None on rank {rank}, which uses it, too: a crash",
+                f"this is {what} on rank {rank}, which uses it, too: a crash",
                 Severity.ERROR,
                 advice="use it on the rank that has it alone, or broadcast it first",
                 because=((origin.site, f"who has it: {origin.what}"),),
             )
 
 
-def _uses(run: Run) -> Iterator[tuple[RankValue, int, Site]]:
+def _uses(run: Run) -> Iterator[tuple[RankValue, int, Site, Origin | None]]:
     ends = (call.order for call in run.calls if (one := collective(call)) and wrong(one))
     ended = next(ends, inf)  # there the program has ended already
     for lacking in run.absent:
         known = lacking.order < ended
         if known and not _may_have_left(run, lacking.function, lacking.order, lacking.rank):
-            yield lacking.value, lacking.rank, lacking.site
+            yield lacking.value, lacking.rank, lacking.site, lacking.unset
     for call in run.calls:
         rank = _without(call) if call.order < ended else None
         if rank is not None and not _may_have_left(run, call.function, call.order, rank):
-            yield call.args[0], rank, call.site
+            yield call.args[0], rank, call.site, None
 
 
 def _without(call: RankCall) -> int | None:
@@ -101,6 +103,11 @@ RULE = Rule(
             dist.gather(value, parts, dst=0)
             for part in parts:  # DDP827
                 print(part)
+            """),
+        on_ranks("""
+            if rank == 0:
+                size = 4
+            model = nn.Linear(size, 1)  # DDP827
             """),
     ),
     good=(

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpify.facts.tree import last_name
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import FILES, RANDOM
@@ -144,10 +145,34 @@ def whole_streams(run: Run) -> Iterator[tuple[RankThing, RankThing]]:
 
 
 def dealt_by_worker(method: FunctionDefinition) -> Site | None:
-    """Where a stream takes the samples of a worker, of as many as one process has."""
-    nodes = (n for n in ast.walk(method.node) if isinstance(n, ast.Attribute))
-    found = [method.module.site(n) for n in nodes if n.attr == "num_workers"]
-    return min(found, default=None)
+    """Where a stream takes the samples of a worker, of as many as one process has: every n-th,
+    or, where that is not seen, where it asks how many there are."""
+    nodes = list(ast.walk(method.node))
+    asked = [n for n in nodes if _is_number(n)]
+    sets = (n for n in nodes if isinstance(n, ast.Assign) and any(map(_is_number, ast.walk(n))))
+    named = {
+        n.id for one in sets for t in one.targets for n in ast.walk(t) if isinstance(n, ast.Name)
+    }
+    taken = [n for n in nodes if (n_th := _n_th(n)) is not None and _is_one_of(n_th, named)]
+    return min((method.module.site(node) for node in taken or asked), default=None)
+
+
+def _is_number(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "num_workers"
+
+
+def _n_th(node: ast.AST) -> ast.expr | None:
+    """``n`` of ``rows[i::n]``, ``k % n`` and ``islice(rows, i, None, n)``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        return node.slice.step
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return node.right
+    steps = isinstance(node, ast.Call) and last_name(node.func) in ("islice", "range")
+    return node.args[-1] if steps and isinstance(node, ast.Call) and node.args else None
+
+
+def _is_one_of(node: ast.expr, names: set[str]) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
 
 
 def _everyone_reads_all(run: Run, loader: RankThing) -> bool:
@@ -195,6 +220,8 @@ _SAYS_RANK = frozenset(
     " processes".split()
 )
 
+_OF_WORKERS = frozenset({"shard", "shards", "sharded"})  # what a stream deals to its workers
+
 
 def _knows_ranks(dataset: RankValue) -> bool:
     """Whether a loader's classes speak of ranks: they may deal by themselves."""
@@ -205,6 +232,7 @@ def _knows_ranks(dataset: RankValue) -> bool:
             return True
         if thing.cls is not None and thing.kind == "instance":
             said = {name for info in thing.cls.mro() for name in identifiers(info.node)}
-            if not _SAYS_RANK.isdisjoint(word for name in said for word in _WORDS.findall(name)):
+            wanted = _SAYS_RANK - _OF_WORKERS if "num_workers" in said else _SAYS_RANK
+            if not wanted.isdisjoint(word for name in said for word in _WORDS.findall(name)):
                 return True
     return False

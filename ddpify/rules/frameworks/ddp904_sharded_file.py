@@ -9,6 +9,7 @@ from ddpify.facts.model import Facts
 from ddpify.facts.values import NOTHING, Kind, Value
 from ddpify.names import OF_SHARDS
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.other_libraries import ENGINE
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, How, Rule, Severity
@@ -23,6 +24,7 @@ from ddpify.settings import Settings
 from ddpify.strategies import of
 
 _GETTERS = frozenset({"get_model_state_dict", "get_optimizer_state_dict", "get_state_dict"})
+_GATHERING = ("deepspeed.zero.GatheredParameters",)
 _HOLDERS = (Kind.TUPLE, Kind.DICT, Kind.ITERATOR)
 _END = "    dist.destroy_process_group()\n"
 
@@ -139,7 +141,23 @@ def _gives_shards(thing: RankThing) -> bool:
         return model is not None and sharded_here(model, call.order) and not _is_full(call)
     if call.method != "state_dict" or call.receiver is None or call.args or call.kwargs:
         return False
-    return any(_is_sharded(owner, call.order) for owner in call.receiver.things)
+    owners = call.receiver.things
+    return any(_is_sharded(t, call.order) for t in owners) or _is_partitioned(call, owners)
+
+
+def _is_partitioned(call: RankCall, owners: tuple[RankThing, ...]) -> bool:
+    """Whether it is of the model in an engine of DeepSpeed that keeps a part of each weight."""
+    engines = [t.receiver.call for t in owners if t.name == f"{ENGINE}.module" and t.receiver]
+    stages = {_stage(engine) for engine in engines if engine is not None}
+    return stages == {3} and not call.within(*_GATHERING)
+
+
+def _stage(engine: RankCall) -> object:
+    """The stage of ZeRO that an engine was made with, if the program spells it out."""
+    config = engine.kwargs.get("config") or engine.kwargs.get("config_params")
+    for name in ("zero_optimization", "stage"):
+        config = dict(config.keys or ()).get(name) if config is not None else None
+    return config.constant if config is not None else None
 
 
 def _is_sharded(owner: RankThing, order: int) -> bool:
@@ -173,7 +191,7 @@ RULE = Rule(
     "state_dict() of a fully_shard model and of its optimizer holds DTensors; torch.save writes"
     " this rank's part of them. The file of rank 0 has half of the rows (measured: 4 of 8) and"
     " loads into no plain model: 'got mixed torch.Tensor and DTensor', with assign=True in the"
-    " first forward.",
+    " first forward. So it is with what ZeRO-3 leaves in engine.module: empty weights.",
     "torch.distributed.checkpoint.state_dict; pytorch#136336, lightning#17702; BUGS K07",
     check,
     lint=lint,

@@ -13,6 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.accelerated import ACCELERATED, FABRICATED
+from ddpify.rules.frameworks.as_before import as_before
 from ddpify.rules.shared.accelerators import (
     HOLDS,
     everything_known,
@@ -41,6 +42,11 @@ def lint(run: Run) -> Iterable[Finding]:
             yield _finding(call, f"what {call.method}() gives back is thrown away: {_GIVES}")
     if any(call.alone for call in calls):
         return
+    for forward, call in as_before(run, calls):
+        text = "this is the model as it was before setup(), whose gradients nobody averages"
+        because = ((call.site, "what setup() gave back is what averages them"),)
+        advice = "call the model that setup() gave back"
+        yield replace(_finding(forward, text), advice=advice, because=because)
     known = prepared(run)
     for optimizer, call in _optimizers(calls):
         models = _models(optimizer)
@@ -143,6 +149,11 @@ RULE = Rule(
                 "model, optimizer = fabric.setup(model, optimizer)",
                 "fabric.setup(model, optimizer)  # DDP971",
             ),
+        ),
+        changed(
+            FABRICATED,
+            ("model, optimizer = fabric", "wrapped, optimizer = fabric"),
+            ("F.cross_entropy(model(x), y)", "F.cross_entropy(model(x), y)  # DDP971"),
         ),
     ),
     good=(

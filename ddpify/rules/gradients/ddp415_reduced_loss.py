@@ -11,6 +11,7 @@ from ddpify.ranks.wrapped import is_unsynced
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.gradients.comm_hooks import averages, hooked
+from ddpify.rules.gradients.divided_again import divided_again
 from ddpify.rules.shared.averaged_by_hand import rescaled
 from ddpify.rules.shared.by_ranks import power
 from ddpify.rules.shared.wrapped import backwards, exclusive, forwards, innermost, live, wraps
@@ -24,6 +25,16 @@ def lint(run: Run) -> Iterable[Finding]:
     found = dict(_reduced(run))
     yield from found.values()
     yield from (one for backward, one in _divided(run) if backward not in found)
+    for site, wrap in divided_again(run):
+        yield Finding(
+            "DDP415",
+            site,
+            "DDP has averaged these gradients, and here they are divided by the number of ranks"
+            " once more: they are 1/N of those of one process with all samples",
+            Severity.WARNING,
+            advice="leave the division out",
+            because=((wrap.call.site, "wrapped here"),),
+        )
 
 
 def _divided(run: Run) -> Iterator[tuple[RankCall, Finding]]:

@@ -58,7 +58,8 @@ def _left(run: Run, owner: RankThing, averaged: set[RankThing]) -> str:
     if owner in averaged:
         return ""
     if not parts:
-        return owner.name.rpartition(".")[2] if has_parameters(owner) else ""
+        own = has_parameters(owner) or _is_layer(run, owner, averaged)
+        return owner.name.rpartition(".")[2] if own else ""
     forward = owner.cls.method("forward") if owner.cls is not None else None
     if owner.cls is None or forward is None:
         return ""
@@ -77,15 +78,32 @@ def _is_private(run: Run, owner: RankThing, averaged: set[RankThing]) -> bool:
     return False
 
 
+def _is_layer(run: Run, part: RankThing, averaged: set[RankThing]) -> bool:
+    """Whether it is a layer of a model of which other layers alone are averaged: ``net.head``."""
+    whole = part.receiver if part.kind == "attribute" else None
+    if whole is None or whole.cls is None or whole in averaged:
+        return False
+    others = any(thing.receiver is whole for thing in averaged)
+    return others and part.name.rpartition(".")[2] in layers(run, whole.cls)
+
+
 def _asked(call: RankCall, owners: set[RankThing]) -> Site:
     """Where it is said what is averaged: ``average(model.encoder)``."""
-    given = (one for one in call.way if any(t in owners for v in one.given for t in v.things))
+    asked = (one for one in call.way if one.target is not None)
+    given = (one for one in asked if any(not owners.isdisjoint(_whose(v)) for v in one.given))
     return next(given, call).site
+
+
+def _whose(value: RankValue) -> set[RankThing]:
+    """The models that a value is, or whose parameters it has."""
+    return {*value.things, *parameters_of(value)}
 
 
 def _is_own(run: Run, given: RankValue) -> bool:
     """Whether the losses through these parameters are of what each rank has for itself."""
-    owners = parameters_of(given)
+    parts = parameters_of(given)
+    wholes = {thing.receiver for thing in parts if thing.kind == "attribute"}
+    owners = parts | {one for one in wholes if one is not None}  # a loss goes through the model
     losses = [one.receiver for one in backwards(run) if one.receiver is not None]
     through = (loss for loss in losses if not owners.isdisjoint(live(loss)))
     return any(

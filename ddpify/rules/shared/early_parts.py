@@ -45,7 +45,8 @@ def _looks(run: Run) -> Iterator[tuple[RankCall, RankValue, bool]]:
         if pattern is not None and _is_told(pattern) and not polls(call) and not caught(call):
             yield call, pattern, "glob" not in call.method
     for call, path in reads(run):
-        if any(map(_is_of_ranks, call.loops)):
+        around = (one for one in run.comprehended if call.site.within(one.site))
+        if any(map(_is_of_ranks, (*call.loops, *around))):
             yield call, path, False
 
 
