@@ -114,7 +114,7 @@ def _loads(run: Run, model: RankThing) -> Iterator[RankCall]:
 
 def _loaded(load: RankCall, call: RankCall) -> Finding:
     """Reported where the ranks part: a function that loads is right on all of them."""
-    parting = next((one for one in load.way if not one.everywhere), load)
+    parting = load.parted
     inside = ((load.site, "loaded here"),) if parting is not load else ()
     return Finding(
         "DDP319",
