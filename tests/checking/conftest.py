@@ -58,6 +58,7 @@ class Linter:
         assume_distributed: bool = False,
         wants: Callable[[str], bool] = lambda code: True,
         jobs: int = 1,
+        launchers: Sequence[Path] = (),
     ) -> Linted:
         """As ``lint``."""
         names = tuple(file.relative_to(root).as_posix() for file in files)
