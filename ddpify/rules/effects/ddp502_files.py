@@ -87,11 +87,7 @@ def lint(run: Run) -> Iterable[Finding]:
             continue  # named by the samples that Lightning deals
         if at_once(run, write.call) and not copies_console(run, write.call):
             damaged = unequal(run, write)
-            severity, what = _AGAIN
-            if damaged:
-                severity, what = _MIXED if _appends(write.call) else _DAMAGE
-            elif _is_used(run, write):
-                severity, what = _RACE
+            severity, what = _DAMAGE if damaged else _RACE if _is_used(run, write) else _AGAIN
             yield Finding(
                 "DDP502",
                 write.call.site,
@@ -104,15 +100,8 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 _DAMAGE = (Severity.ERROR, "what one has written is lost or repeated")
-_MIXED = (Severity.WARNING, "their lines stand mixed, or repeated")
 _RACE = (Severity.WARNING, SAME)
 _AGAIN = (Severity.NOTE, "the same contents, as far as is seen")
-
-
-def _appends(call: RankCall) -> bool:
-    """``open(path, "a")``: nobody takes away what is there."""
-    mode = call.arg(0 if call.name.endswith(".open") and call.receiver is not None else 1, "mode")
-    return mode is not None and isinstance(mode.constant, str) and mode.constant.startswith("a")
 
 
 def _is_used(run: Run, write: Write) -> bool:
