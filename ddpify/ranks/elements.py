@@ -9,11 +9,10 @@ from typing import Final
 from ddpify.ranks import builtin, calls, configured, containers, environment, naming, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
-from ddpify.ranks.operations import is_dict
-from ddpify.ranks.origins import DATA, ITEM, PART, PIECE, STRIDE, Origin, Symbol
+from ddpify.ranks.origins import DATA, IDENTITY, ITEM, PART, PIECE, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import is_world_size
-from ddpify.ranks.values import OwnRows, differs, key_of, per_rank, same, symbol, text
+from ddpify.ranks.values import OwnRows, differs, key_of, per_rank, symbol, text
 from ddpify.source import Site
 
 
@@ -47,9 +46,14 @@ def item(
     atoms = zip(base.atoms, index.atoms, strict=True)
     one, other = (Symbol(f"{text(a)}[{text(b)}]", (ITEM, a, b)) for a, b in atoms)
     found = picked.by_mask(replace(found, atoms=(one, other)), index, f.module.site(node))
-    if is_dict(base) and same(*index.atoms):
-        return found  # there may be numbers of ranks among the names: ``for key in d: d[key]``
+    if _ranks_in(index) <= _ranks_in(base):
+        return found  # as much the rank's as the whole, whose name it is: ``for key in d: d[key]``
     return _own_part(f, found, index, node, PIECE if _is_cut_up(base) else PART)
+
+
+def _ranks_in(value: RankValue) -> set[Site]:
+    """Where the rank's number came into a value."""
+    return {origin.site for origin in value.all_origins if origin.kind in IDENTITY}
 
 
 def _held(

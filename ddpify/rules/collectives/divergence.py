@@ -14,7 +14,7 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.trace import RAISE, WRAPPING, Event, Mismatch
 from ddpify.ranks.values import differs
 from ddpify.rules.base import Edit, Finding, How, Severity
-from ddpify.rules.collectives.doubts import is_conditional, is_far
+from ddpify.rules.collectives.doubts import is_doubtful
 from ddpify.rules.collectives.made_up import is_made_up
 from ddpify.rules.collectives.passed_over import is_passed_over
 from ddpify.rules.shared.accelerators import option
@@ -55,12 +55,6 @@ def findings(run: Run, code: str) -> Iterator[Finding]:
             yield _finding(run, one, code)
 
 
-def _is_from_afar(run: Run, one: Mismatch) -> bool:
-    """Whether ranks decide by what was each one's own in another part of the program."""
-    guard = _deciding(one) if one.kind == "local" else None
-    return guard is not None and is_far(run, one, guard)
-
-
 def _ends_before_trainer(run: Run, one: Mismatch) -> bool:
     """Whether rank 0 ends in peace before a Trainer runs, or in a hook of it: where no launcher has
     started the others, the Trainer does so."""
@@ -94,10 +88,7 @@ def _is_swallowed(run: Run, one: Mismatch) -> bool:
     return raised and one.event.call is not None and is_passed_over(one.event.call)
 
 
-_EXCUSES: Final = (
-    *(_at_the_end, _is_swallowed, _is_single, _is_from_afar),
-    _ends_before_trainer,
-)
+_EXCUSES: Final = (_at_the_end, _is_swallowed, _is_single, _ends_before_trainer)
 
 
 def _cause(one: Mismatch) -> object:
@@ -161,7 +152,7 @@ def _is_in_each(run: Run, one: Mismatch) -> bool:
 def _said(run: Run, one: Mismatch) -> tuple[str, Severity]:
     """What to say, and how bad it is: a note where nothing is lost unless something in the program
     is sharded, and where it is not proven."""
-    if one.kind == "guard" and one.guard is not None and is_conditional(one, one.guard):
+    if is_doubtful(run, one, _deciding(one)):
         return f"{_where(run, one)}, as far as is seen: not proven", Severity.NOTE
     events = (one.event, *one.paths[0])
     if not all(map(_is_of_shards, events)):

@@ -30,7 +30,7 @@ def in_doubt(run: Run, call: RankCall) -> bool:
     """Whether something that is not decided may keep some ranks from a call."""
     return (
         any(asks(run, guard, frame) for frame, guard in _conditions(call))
-        or any(map(of_rank, call.contexts))
+        or any(map(_keeps_out, call.contexts))
         or any(_is_marked(entered) for entered in call.stack)
         or _may_have_left(run, call)
     )
@@ -62,6 +62,13 @@ def asks(run: Run, guard: RankGuard, frame: RankCall | None = None) -> bool:
     if _is_foreign_writer(run, guard):
         return True
     return frame is not None and any(map(asks_rank, _behind(run, guard.node, frame)))
+
+
+def _keeps_out(block: RankValue) -> bool:
+    """Whether a ``with`` block may be one rank's: not where one goes first, and the others after
+    it, ``accelerator.main_process_first()``."""
+    names = (thing.name.rpartition(".")[2] for thing in block.sources() if _is_called_so(thing))
+    return any(not name.endswith("first") for name in names)
 
 
 def of_rank(value: RankValue) -> bool:
