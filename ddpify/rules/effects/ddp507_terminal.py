@@ -77,11 +77,13 @@ RULE = Rule(
     "DDP507",
     "asked-on-every-rank",
     "torchrun gives all processes the same standard input: a question is asked N times, an answer"
-    " goes to whoever reads first, and the others wait for more. Rank 0 asks and tells the rest.",
+    " goes to whoever reads first, and the others wait for more. Rank 0 asks and tells the rest."
+    " What asks is mostly meant for one process, so that it is a note.",
     "torch.distributed.run; lot 5, BERT4Rec-VAE-Pytorch",
     check,
     lint=lint,
     words=("input(", "getpass("),
+    severity=Severity.NOTE,
     bad=(
         changed(
             SINGLE,
