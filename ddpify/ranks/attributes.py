@@ -6,7 +6,17 @@ import ast
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import autograd, configured, functions, mixing, naming, objects, picked, words
+from ddpify.ranks import (
+    autograd,
+    configured,
+    functions,
+    mixing,
+    naming,
+    objects,
+    options,
+    picked,
+    words,
+)
 from ddpify.ranks.absent import note_absent
 from ddpify.ranks.asked import set_by_rank
 from ddpify.ranks.events import Read
@@ -225,7 +235,7 @@ def _unknown_attribute(
     place = configured.child(thing, name)
     kind = configured.KIND if place is not None else "attribute"
     made = RankThing(kind, f"{thing.name}.{name}", site, receiver=thing, info=place)
-    one = Symbol(f"{thing.name}@{id(thing)}.{name}")
+    one = options.option(m.run.calls, thing, name)
     origins = _of_result(thing, base) if thing.kind == "result" else set_by_rank(thing, name)
     trainers = thing.name == "lightning.pytorch.Trainer" and name not in _GIVEN
     if name in _AGREED or trainers:

@@ -13,6 +13,7 @@ from typing import Final
 
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.options import OneOf
 from ddpify.ranks.origins import found_under
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
@@ -37,7 +38,9 @@ def entry(base: RankValue, key: RankValue) -> RankValue | None:
     name = entry_name(key)
     if name is not None:
         return entries.get(name, entries.get(ANY))
-    held = list(entries.values())
+    asked = key.atoms[0]
+    wanted = {*map(str, asked.values), ANY} if isinstance(asked, OneOf) else set(entries)
+    held = [value for one, value in entries.items() if one in wanted]
     return merge("entry", (held, held), frozenset()) if held and not key.known else None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from ddpify.python.words import OWN_FILES
 from ddpify.ranks import sizes
 from ddpify.ranks.model import RankValue
+from ddpify.ranks.options import OneOf
 from ddpify.ranks.origins import (
     CLOCK,
     COMPUTED,
@@ -205,6 +206,8 @@ def _compare(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
         return name == "IsNot"
     if name in ("Eq", "NotEq") and isinstance(x, Made) and y is None:
         return name == "NotEq"
+    if name in ("Eq", "NotEq") and isinstance(x, OneOf) and _is_excluded(x, y):
+        return name == "NotEq"
     if isinstance(x, Symbol) or isinstance(y, Symbol):
         positive = name.replace("Not", "") if name in ("IsNot", "NotEq", "NotIn") else name
         key = f"({text(x)} {positive} {text(y)})"
@@ -214,6 +217,10 @@ def _compare(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
         return truths[0] if len(set(truths)) == 1 else _by_size(truths, name, x, y)
     except Exception:  # comparing the user's constants may fail
         return Symbol(f"({x!r} {name} {y!r})")
+
+
+def _is_excluded(option: OneOf, value: Any) -> bool:
+    return not isinstance(value, Symbol) and value not in option.values
 
 
 def _is_there(atom: Any) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.options import PARSE, destination, flags
 from ddpify.ranks.run import Run
 
-PARSE = ("parse_args", "parse_known_args")
 _LOCAL = re.compile(r"--?local[_-]rank")
 
 
@@ -22,20 +22,6 @@ def option_of(thing: RankThing) -> str:
 def additions(run: Run) -> list[RankCall]:
     """The calls that define options."""
     return [c for c in run.methods("add_argument") if c.name.startswith(("argparse.", "."))]
-
-
-def flags(call: RankCall) -> tuple[str, ...]:
-    """`--local_rank` and its other spellings."""
-    return tuple(v.constant for v in call.args if isinstance(v.constant, str))
-
-
-def destination(call: RankCall) -> str:
-    """The attribute that an option is kept in."""
-    given = call.kwargs.get("dest")
-    if given is not None and isinstance(given.constant, str):
-        return given.constant
-    long = [flag for flag in flags(call) if flag.startswith("--")] or list(flags(call))
-    return long[0].lstrip("-").replace("-", "_") if long else ""
 
 
 def is_local_rank(call: RankCall) -> bool:
