@@ -15,7 +15,6 @@ _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SURE: Final = frozenset({"chief", "leader", "procid"})
 _ROLES: Final = _SURE | set("main master primary root first head lead coordinator".split())
 _ALONE: Final = _SURE | {"master", "primary"}
-_OF_TRAINERS: Final = frozenset({"should_save", "should_log"})  # of Hugging Face's arguments
 _ASKING: Final = frozenset("is am i on if only for not unless".split())
 _UNITS: Final = frozenset(
     "process proc worker rank gpu device replica node host ordinal only".split()
@@ -46,7 +45,7 @@ def _parts(name: str) -> tuple[str, ...]:
 def names_rank(name: str) -> bool:
     """Whether a name may be that of a rank's number, or of whether it is a certain one."""
     parts = _parts(name)
-    if name in _OF_TRAINERS or (len(parts) == 1 and parts[0] in _ALONE):
+    if len(parts) == 1 and parts[0] in _ALONE:
         return True
     near = zip(("", *parts), parts, (*parts[1:], ""), strict=False)
     return any(_is_rank(*three) for three in near)
