@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddpify import cli
+from tests.lint.cases import all_cases
 from tests.projects import put
 
 PROGRAM = """\
@@ -60,3 +61,24 @@ def test_the_launchers_option_is_missed_by_torchrun_alone(
     cli.main(["check", ".", "--no-cache", "--output-format", "json"])
     found = json.loads(capsys.readouterr().out)["findings"]
     assert [one["severity"] for one in found if one["rule"] == "DDP107"] == said
+
+
+def test_a_start_that_is_added_is_seen_by_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = next(one for one in all_cases() if one.name == "launch/p02_bad_started_as_one")
+    monkeypatch.chdir(case.put(tmp_path))
+    plain = (tmp_path / "README.md").read_text()
+    several = "torchrun --nproc_per_node 2 tools/infer.py\n"
+
+    def said(*named: str) -> set[str]:
+        cli.main(["check", *(named or ["."]), "--output-format", "json"])
+        return {one["severity"] for one in json.loads(capsys.readouterr().out)["findings"]}
+
+    assert said() == {"note"}
+    for path, text in {"job.pbs": several, "README.md": f"```bash\n{several}```\n"}.items():
+        put({path: text}, tmp_path)
+        assert said() == {"error", "warning"}
+        put({path: plain if path == "README.md" else ""}, tmp_path)
+        assert said() == {"note"}
+    assert said("tools/infer.py") == {"error", "warning"}  # without the file that says so

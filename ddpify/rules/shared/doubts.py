@@ -19,9 +19,10 @@ from ddpify.rules.shared.rank_words import asked, asks_rank, ends_others, names_
 from ddpify.rules.shared.syntax import resolved, scope
 
 _READ = ("torch.", "numpy.", "builtins.")  # whose ranks are those of matrices
-# A variable by which a launcher says who this is: TASK_INDEX, SM_CURRENT_HOST, one not known.
+# A variable by which a launcher says who this is: TASK_INDEX, SM_CURRENT_HOST, one not known. The
+# id of a run is that of all.
 _VARIABLE = re.compile(
-    r"environ\[(None|[^]]*(RANK|PROC|TASK|INDEX|ID|HOST|NODE|WORKER|CHIEF|MASTER|MAIN|ROLE))", re.I
+    r"environ\[(None|[^]]*(?<![A-Z])(RANK|PROC|TASK|NODE|LOCAL|WORKER|INDEX|HOST)(ID|NAME)?(?![A-Z]))"
 )
 _NAMED = ("result", "attribute", "external", "parameter")
 
@@ -57,7 +58,8 @@ def asks(run: Run, guard: RankGuard, frame: RankCall | None = None) -> bool:
         return ast.unparse(guard.node) not in ("ImportError", "ModuleNotFoundError")
     if guard.test.by_rank or of_rank(guard.test) or any(map(_VARIABLE.search, said)):
         return True
-    if asks_rank(guard.node) or _is_kept_apart(run, guard):
+    foreign = any(guard.test.sources())  # and not made here, of numbers alone
+    if (foreign and asks_rank(guard.node)) or _is_kept_apart(run, guard):
         return True
     if _is_foreign_writer(run, guard):
         return True

@@ -33,7 +33,7 @@ _ENDING: Final = frozenset(
     "exit return stop abort quit leave skip only unless require ensure assert".split()
 )
 _KEPT: Final = frozenset({"writer", "saver", "recorder", "checkpointer", "board"})
-_FIRST: Final = (-1, 0, None, "-1", "0", "")
+_FIRST: Final = ({-1, 0}, {"-1", "0"})
 
 
 @cache
@@ -110,8 +110,7 @@ def _is_first(test: ast.expr) -> bool:
     except (ValueError, TypeError):
         return False
     if isinstance(test.ops[0], (ast.In, ast.NotIn)):
-        several = isinstance(said, (list, tuple, set)) and len(said) > 1
-        return several and all(one in _FIRST for one in said)
+        return isinstance(said, (list, tuple, set)) and set(said) in _FIRST
     zero = said == 0 or (isinstance(said, str) and re.fullmatch(r"(.*:)?0", said))
     equal = isinstance(test.ops[0], (ast.Eq, ast.NotEq))
     return bool(equal and zero) and _is_place(test.left)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ddpify.launchers.alone import LoneStarts
+from ddpify.launchers import lone_starts
+from ddpify.launchers.lone_starts import LoneStarts
 
 SCRIPT = "tools/infer.py"
 FILES = ("main.py", SCRIPT, "other/infer.py", "demo/show.py", "pkg/__init__.py", "pkg/evaluate.py")
@@ -83,6 +84,10 @@ def test_with_another_start_nothing_is_said(command: str, tmp_path: Path) -> Non
         ("run_py", "import subprocess\nsubprocess.run(['torchrun', 'tools/infer.py'])\n"),
         ("run_py", "run = [sys.executable, 'tools/infer.py', f'--rank={rank}']\n"),
         ("job_yaml", "command:\n  - torchrun\n  - tools/infer.py\n"),
+        ("jobs__train", "#!/bin/bash\ntorchrun tools/infer.py\n"),
+        ("jobs__train_pbs", "#PBS -l nodes=2\nmpirun python tools/infer.py\n"),
+        ("_ci__config_yml", "- run: torchrun tools/infer.py\n"),
+        ("notes_ipynb", '{"source": ["!torchrun tools/infer.py\\n"]}'),
         ("docs__use_rst", "::\n\n  torchrun --nproc_per_node=2 tools/infer.py\n"),
         ("tools__infer_py", '"""Usage: torchrun --nproc_per_node=2 infer.py"""\n'),
         ("start_sh", "#!/bin/bash\nsrun -n 8 \\\n  python tools/infer.py\n"),
@@ -157,4 +162,17 @@ def test_what_was_looked_into_is_told(tmp_path: Path) -> None:
     _put(tmp_path, "job.yaml", "a: 1\n")
     starts = LoneStarts(tmp_path, [tmp_path / "README.md"], [tmp_path / "main.py"])
     assert starts.line("main.py")
-    assert starts.read == {tmp_path / "job.yaml"}
+    assert starts.read == {tmp_path, tmp_path / "job.yaml"}
+
+
+def test_in_a_repository_that_is_too_large_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = {"README_md": shell("python main.py")}
+    for limit in ("_MOST", "_LONGEST"):
+        with monkeypatch.context() as patch:
+            patch.setattr(lone_starts, limit, 5)
+            assert line(tmp_path, "main.py", **plain) == ""
+    assert line(tmp_path, "main.py", **plain)
+    environment = {"envs__mine__pyvenv_cfg": "", "envs__mine__run_txt": "torchrun main.py\n"}
+    assert line(tmp_path, "main.py", **plain, **environment)
