@@ -15,6 +15,7 @@ from ddpify.ranks.events import Exit
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import ABORT
+from ddpify.ranks.words import FRAMEWORK_MAINS
 from ddpify.rules.shared.rank_words import asked, asks_rank, ends_others, names_rank, writer
 from ddpify.rules.shared.syntax import resolved, scope
 
@@ -74,7 +75,8 @@ def of_rank(value: RankValue) -> bool:
 def _is_called_so(thing: RankThing) -> bool:
     if thing.kind not in _NAMED or thing.name.startswith(_READ):
         return False
-    return names_rank(thing.name.rpartition(".")[2])
+    name = thing.name.rpartition(".")[2]
+    return names_rank(name) or name in FRAMEWORK_MAINS
 
 
 def _is_foreign_writer(run: Run, guard: RankGuard) -> bool:

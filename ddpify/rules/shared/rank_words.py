@@ -12,27 +12,19 @@ from functools import cache
 from typing import Final
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_SURE: Final = frozenset({"chief", "leader", "procid"})
-_ROLES: Final = _SURE | set("main master primary root first head lead coordinator".split())
-_ALONE: Final = _SURE | {"master", "primary"}
-_ASKING: Final = frozenset("is am i on if only for not unless".split())
-_UNITS: Final = frozenset(
-    "process proc worker rank gpu device replica node host ordinal only".split()
-)
-_NUMBERED: Final = frozenset({"process", "proc", "worker"})
-_NUMBERS: Final = frozenset("id index idx num number ordinal".split())
-# A matrix has a rank, too; and a loss may rank.
-_OF_MATRICES: Final = frozenset("lora low matrix full tensor adapter svd".split())
-_RANKED: Final = frozenset("loss metric weight score eval margin net".split())
+_ALONE: Final = frozenset("chief leader master primary".split())
+_ROLES: Final = _ALONE | {"main", "root"}
+_ASKING: Final = frozenset("is am not only unless".split())
+_PROCESSES: Final = frozenset("process proc worker rank only".split())
 # What has number 0 on one rank.
-_PLACES: Final = frozenset(
-    "gpu device cuda dev npu xpu worker replica shard node proc process coordinate".split()
-)
-_COUNTS: Final = frozenset("n num number count total max mem memory size".split())
-_ENDING: Final = frozenset(
-    "exit return stop abort quit leave skip only unless require ensure assert".split()
-)
-_KEPT: Final = frozenset({"writer", "saver", "recorder", "checkpointer", "board"})
+_PLACES: Final = _PROCESSES | set("gpu device cuda node host".split())
+_NUMBERS: Final = frozenset({"id", "index", "idx"})
+_COUNTS: Final = frozenset({"n", "num", "count", "use"})
+# A matrix has a rank, too; and a loss may rank.
+_OF_MATRICES: Final = frozenset({"lora", "low", "matrix"})
+_RANKED: Final = frozenset({"loss", "metric", "pattern"})
+_ENDING: Final = frozenset("exit return stop skip only unless".split())
+_KEPT: Final = frozenset({"writer", "saver"})
 _FIRST: Final = ({-1, 0}, {"-1", "0"})
 
 
@@ -54,11 +46,9 @@ def names_rank(name: str) -> bool:
 def _is_rank(before: str, word: str, after: str) -> bool:
     if word == "rank":
         return before not in _OF_MATRICES and after not in _RANKED
-    if (word, after) == ("dist", "info"):
-        return True
-    if word in _ROLES and (after in _UNITS or (not after and before in _ASKING)):
-        return True
-    return word in _SURE or (word in _NUMBERED and after in _NUMBERS)
+    if word in _ROLES:  # a tree has a root node, which is_root_node may ask for
+        return after in _PROCESSES or (before in _ASKING and (not after or after in _PLACES))
+    return (word, after) == ("dist", "info") or (word in _PROCESSES and after in _NUMBERS)
 
 
 def ends_others(name: str) -> bool:
