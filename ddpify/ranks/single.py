@@ -60,7 +60,7 @@ def is_tested(run: Run) -> bool:
 def may_be_alone(run: Run) -> bool:
     """Whether a script, started as one process, is one to its end, and need not be more: it joins
     a group only where it finds others, starts none, and trains no model for several."""
-    if not (run.script and run.complete) or run.assumed or _trains_for_several(run):
+    if not run.complete or run.assumed or _trains_for_several(run):
         return False
     begins = any(run.named(*_DEVICES, *words.COMMANDLINES))
     starts = any(_STARTS.search(module.source.text) for module in run.modules.values())

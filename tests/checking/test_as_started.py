@@ -81,4 +81,5 @@ def test_a_start_that_is_added_is_seen_by_the_cache(
         assert said() == {"error", "warning"}
         put({path: plain if path == "README.md" else ""}, tmp_path)
         assert said() == {"note"}
+    assert said(".", "--assume-distributed") >= {"error", "warning"}
     assert said("tools/infer.py") == {"error", "warning"}  # without the file that says so

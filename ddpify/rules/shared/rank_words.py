@@ -14,8 +14,8 @@ from typing import Final
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ALONE: Final = frozenset("chief leader master primary".split())
 _ROLES: Final = _ALONE | {"main", "root"}
-_ASKING: Final = frozenset("is am not only unless".split())
-_PROCESSES: Final = frozenset("process proc worker rank only".split())
+_ASKING: Final = frozenset("is am not unless".split())
+_PROCESSES: Final = frozenset("process proc worker only".split())
 # What has number 0 on one rank.
 _PLACES: Final = _PROCESSES | set("gpu device cuda node host".split())
 _NUMBERS: Final = frozenset({"id", "index", "idx"})
@@ -23,9 +23,7 @@ _COUNTS: Final = frozenset({"n", "num", "count", "use"})
 # A matrix has a rank, too; and a loss may rank.
 _OF_MATRICES: Final = frozenset({"lora", "low", "matrix"})
 _RANKED: Final = frozenset({"loss", "metric", "pattern"})
-_ENDING: Final = frozenset("exit return stop skip only unless".split())
-_KEPT: Final = frozenset({"writer", "saver"})
-_FIRST: Final = ({-1, 0}, {"-1", "0"})
+_ENDING: Final = frozenset("exit return stop skip".split())
 
 
 @cache
@@ -90,20 +88,14 @@ def _named(node: ast.AST) -> Iterator[str]:
 
 
 def _is_first(test: ast.expr) -> bool:
-    """``x in (-1, 0)``, ``gpu == 0``, ``not gpu``."""
+    """``gpu == 0``, ``not gpu``, ``device != "cuda:0"``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return isinstance(test.operand, (ast.Name, ast.Attribute)) and _is_place(test.operand)
-    if not isinstance(test, ast.Compare) or len(test.ops) > 1:
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
         return False
-    try:
-        said = ast.literal_eval(test.comparators[0])
-    except (ValueError, TypeError):
-        return False
-    if isinstance(test.ops[0], (ast.In, ast.NotIn)):
-        return isinstance(said, (list, tuple, set)) and set(said) in _FIRST
-    zero = said == 0 or (isinstance(said, str) and re.fullmatch(r"(.*:)?0", said))
-    equal = isinstance(test.ops[0], (ast.Eq, ast.NotEq))
-    return bool(equal and zero) and _is_place(test.left)
+    said = test.comparators[0]
+    zero = isinstance(said, ast.Constant) and re.fullmatch(r"(.*:)?0", str(said.value))
+    return bool(zero) and _is_place(test.left)
 
 
 def _is_place(node: ast.expr) -> bool:
@@ -121,5 +113,4 @@ def writer(node: ast.expr) -> str:
         said = node.comparators[0]
         none = isinstance(said, ast.Constant) and said.value is None
         return writer(node.left) if none else ""
-    kept = isinstance(node, ast.Attribute) and not _KEPT.isdisjoint(_parts(node.attr))
-    return node.attr if isinstance(node, ast.Attribute) and kept else ""
+    return node.attr if isinstance(node, ast.Attribute) and "writer" in _parts(node.attr) else ""
