@@ -148,18 +148,13 @@ class _Named:
         said = (found["path"],) if found["path"] else (f"{module}.py", f"{module}/__main__.py")
         places = {posixpath.normpath(posixpath.join(b, one)) for b in (own, "") for one in said}
         meant = [path for path in self._paths if path in places]
-        return self._script in (meant or [p for one in said for p in self._ending(own, one)])
-
-    def _ending(self, own: str, said: str) -> list[str]:
-        """The files whose path ends so, or is the end of it: those nearest to the text."""
-        tail = f"/{said.lstrip('./')}"
-        held = [p for p in self._paths if f"/{p}".endswith(tail) or tail.endswith(f"/{p}")]
-        near = [len(posixpath.commonprefix((own.split("/"), p.split("/")))) for p in held]
-        return [path for path, steps in zip(held, near, strict=True) if steps == max(near)]
+        tails = [f"/{one.lstrip('./')}" for one in said]
+        ends = [p for p in self._paths for t in tails if f"/{p}".endswith(t) or t.endswith(f"/{p}")]
+        return self._script in (meant or ends)
 
 
 def _may_be_several(piece: EmbeddedPiece, launch: Launch) -> bool:
-    if launch.already_torchrun or launch.unsupported or launch.slurm:
+    if launch.unsupported:
         return True
     starts, span = line_starts(piece.text), launch.site.span
     first, last = starts[span.line - 1] + span.column, starts[span.end_line - 1] + span.end_column

@@ -68,6 +68,13 @@ SEVERAL = [
     "bash dist.sh tools/infer.py",
     "sbatch job.sh tools/infer.py",
     "torchrun --nproc_per_node=2 $SCRIPT",
+    "torchx run dist.ddp --script tools/infer.py",
+    "horovodrun -np 2 python tools/infer.py",
+    "mpiexec -n 2 python tools/infer.py",
+    "colossalai run --nproc_per_node 2 tools/infer.py",
+    "deepspeed tools/infer.py",
+    "export MASTER_ADDR=here RANK=1\npython tools/infer.py",
+    "srun \\\n  python tools/infer.py",
     "for s in main.py tools/infer.py; do\n torchrun $s\ndone",
 ]
 
@@ -83,6 +90,11 @@ def test_with_another_start_nothing_is_said(command: str, tmp_path: Path) -> Non
     [
         ("run_py", "import subprocess\nsubprocess.run(['torchrun', 'tools/infer.py'])\n"),
         ("run_py", "run = [sys.executable, 'tools/infer.py', f'--rank={rank}']\n"),
+        ("run_py", "notebook_launcher(main, num_processes=2)  # of tools/infer.py\n"),
+        ("run_py", "Popen(['python', 'tools/infer.py'])\n"),
+        ("run_py", "os.system('python tools/infer.py')\n"),
+        ("run_py", "submitit.submit('tools/infer.py')\n"),
+        ("run_toml", "tasks = ['dist.sh tools/infer.py']\n"),
         ("job_yaml", "command:\n  - torchrun\n  - tools/infer.py\n"),
         ("jobs__train", "#!/bin/bash\ntorchrun tools/infer.py\n"),
         ("jobs__train_pbs", "#PBS -l nodes=2\nmpirun python tools/infer.py\n"),
@@ -113,9 +125,9 @@ def test_the_repository_around_a_project_counts(tmp_path: Path) -> None:
     root = tmp_path / "part"
     _put(root, "tools/infer.py", "")
     _put(root, "README.md", shell("python tools/infer.py"))
-    _put(tmp_path, "README.md", shell("cd part; torchrun --nproc_per_node=2 tools/infer.py"))
     given = (root, [root / "README.md"], [root / "tools/infer.py"])
     assert LoneStarts(*given).line(SCRIPT)
+    (tmp_path / "USE.md").write_text(shell("mpirun -n 2 python part/tools/infer.py"))
     (tmp_path / ".git").mkdir()
     assert LoneStarts(*given).line(SCRIPT) is None
 
@@ -128,6 +140,17 @@ def test_a_program_of_the_same_name_is_another(tmp_path: Path) -> None:
     }
     assert line(tmp_path, SCRIPT, **texts).startswith("tools/README.md:")
     assert line(tmp_path, "other/infer.py", **texts) == ""
+
+
+def test_a_path_begins_at_its_file_or_at_the_project(tmp_path: Path) -> None:
+    plain = shell("python tools/infer.py")
+    several = shell("torchrun --nproc_per_node=2 infer.py")
+    _put(tmp_path, "infer.py", "")
+    assert line(tmp_path, SCRIPT, README_md=plain, tools__README_md=several) == ""
+    _put(tmp_path, "docs/tools/infer.py", "")
+    several = several.replace("infer.py", "tools/infer.py")
+    (tmp_path / "tools/README.md").write_text("")
+    assert line(tmp_path, SCRIPT, README_md=plain, docs__use_md=several) == ""
 
 
 def test_a_name_that_fits_two_programs_is_no_start(tmp_path: Path) -> None:

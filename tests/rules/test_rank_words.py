@@ -13,8 +13,8 @@ isMasterNode is_root is_root_proc is_main_host is_primary_worker am_leader not_m
 master primary master_only main_process_only is_master_gpu is_main_device is_chief_cuda worker_id
 proc_index process_idx get_dist_info"""
 OTHERS = """rank_pattern lora_rank matrix_rank low_rank rank_loss rank_metric ranking root_node
-main_loss master_weights is_first first_epoch head main root worker_init num_proc process_batch node_type
-leaderboard domain"""
+main_loss master_weights is_first first_epoch head main root worker_init num_proc process_batch
+node_type leaderboard domain"""
 TESTS = ("gpu == 0", "not gpu_id", "device != 'cuda:0'", "cfg['gpu'] == 0", "any([x.node == 0])",
          "worker == 0", "proc == 0", "process == 0")  # fmt: skip
 NO_TESTS = ("gpu", "n_gpu == 0", "num_worker == 0", "gpu_count == 0", "use_gpu == 0", "gpu == 1",
