@@ -23,7 +23,7 @@ from ddpify.rules.registry import all_rules
 from ddpify.source import LATER, Site, Span
 
 if TYPE_CHECKING:
-    from ddpify.launchers.alone import LoneStarts
+    from ddpify.launchers.lone_starts import LoneStarts
 
 UNREADABLE = "DDP000"
 _WAYS = tuple(f"{TRAINER}.{way}" for way in LOOPS)
@@ -95,7 +95,8 @@ class _LintRequest:
 
     @cached_property
     def _lone(self) -> LoneStarts:
-        from ddpify.launchers.alone import LoneStarts  # its readers of shell are rarely needed
+        # its readers of shell are rarely needed
+        from ddpify.launchers.lone_starts import LoneStarts
 
         return LoneStarts(self.root, self.launchers, self.files)
 

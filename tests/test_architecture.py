@@ -91,7 +91,7 @@ OURS: dict[str, set[str]] = {
     "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},
-    "lint": {"launchers.alone", "programs", "ranks", "rules.base", "rules.registry", "source"}
+    "lint": {"launchers.lone_starts", "programs", "ranks", "rules.base", "rules.registry", "source"}
     | {"site"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
     # are its own.

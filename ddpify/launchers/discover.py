@@ -18,7 +18,7 @@ _MAKEFILE = re.compile(r"(?:GNU)?[Mm]akefile|.*\.mk")
 _MARKDOWN = re.compile(r".*\.(?:md|markdown)", re.IGNORECASE)
 _PAST = re.compile(r"(?:change|history|news|release)", re.IGNORECASE)  # what was said stays said
 _SHEBANG = re.compile(rb"#!.*\b(?:ba|da|z|k)?sh\b")
-SKIPPED = frozenset(("node_modules", "site-packages", "__pycache__", "venv", "env", "virtualenv"))
+_SKIPPED = frozenset(("node_modules", "site-packages", "__pycache__", "venv", "env", "virtualenv"))
 _MADE_NAME = r"\$[({]?\w+[)}]?[\w-]*\.py\b"  # main_$task.py
 _DEPTH = 6
 _LARGEST = 512 * 1024
@@ -82,7 +82,7 @@ def _scripts(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _may_hold_scripts(item: os.DirEntry[str]) -> bool:
-    if item.name.startswith(".") or item.name in SKIPPED:
+    if item.name.startswith(".") or item.name in _SKIPPED:
         return False
     return not Path(item.path, "pyvenv.cfg").exists()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import Any
 
 from ddpify.ranks import (
     autograd,
@@ -27,6 +26,7 @@ from ddpify.ranks.origins import CLOCK, IDENTITY, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import Sized
 from ddpify.ranks.values import TRUE, constant, differs, key_of, of, per_rank, same, symbol
+from ddpify.site import Site
 
 
 def settled(value: RankValue) -> RankValue:
@@ -62,13 +62,21 @@ def attribute_of(
         return settled(per_rank(name, found, frozenset()))
     if base.keys is not None and name in ("keys", "values", "items"):
         return symbol(name, base)
-    named = m.by_name(name, f.module.site(node))
+    site = f.module.site(node)
+    named = m.by_name(name, site) or _main_of_part(m, base, name, site)
     if named is not None:
         return named
     value = symbol(f"{key_of(base)}.{name}", base)
     if name == "shape":
-        value = mixing.counted(value, base, f.module.site(node))
+        value = mixing.counted(value, base, site)
     return replace(value, origins=_in_number(base, name)) if name in _AGREED else value
+
+
+def _main_of_part(m: RankMachine, base: RankValue, name: str, site: Site) -> RankValue | None:
+    """``args.should_save`` of one of several that a framework gave: ``HfArgumentParser(…)``."""
+    things = base.sources() if name in words.FRAMEWORK_MAINS else ()
+    found = (framework_rank(m, thing, name, site) for thing in things)
+    return next((one for one in found if one is not None), None)
 
 
 def _of_thing(
@@ -309,7 +317,7 @@ def _is_lightnings(thing: RankThing) -> bool:
     return any(base.startswith("lightning.") for base in bases)
 
 
-def framework_rank(m: RankMachine, thing: RankThing, name: str, site: Any) -> RankValue | None:
+def framework_rank(m: RankMachine, thing: RankThing, name: str, site: Site) -> RankValue | None:
     """``accelerator.is_main_process`` and the like."""
     framework = thing.name.startswith(("accelerate.", "lightning.", "deepspeed.", "transformers."))
     if thing.cls is not None:

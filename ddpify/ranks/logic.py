@@ -22,7 +22,8 @@ def negation(value: RankValue) -> RankValue:
             key = text(atom)
             key = key[4:] if key.startswith("not ") else f"not {key}"
             atoms.append(Symbol(key, ("Not", atom)))
-    return RankValue((atoms[0], atoms[1]), (), value.deps, value.origins)
+    deps, _ = gathered((value,))
+    return RankValue((atoms[0], atoms[1]), (), deps, value.origins)
 
 
 def chain(is_and: bool, values: list[RankValue]) -> RankValue:

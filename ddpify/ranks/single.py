@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
@@ -27,6 +28,7 @@ _STARTS: Final = re.compile(
     r"spawn\(|\bProcess\(|start_processes|submitit|import ray\b|(?<![.\w])launch\(|_launcher\("
     r"|nprocs?\b|nproc_per_node|sys\.executable|[\"'](?:python3?|torchrun|mpirun|srun)\b"
 )
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ASKS_OF_TORCH: Final = re.compile(r"__name__|is_initialized|is_available")
 
 
@@ -60,7 +62,7 @@ def is_tested(run: Run) -> bool:
 def may_be_alone(run: Run) -> bool:
     """Whether a script, started as one process, is one to its end, and need not be more: it joins
     a group only where it finds others, starts none, and trains no model for several."""
-    if not (run.script and run.complete) or run.assumed or _trains_for_several(run):
+    if not run.complete or run.assumed or _trains_for_several(run):
         return False
     begins = any(run.named(*_DEVICES, *words.COMMANDLINES))
     starts = any(_STARTS.search(module.source.text) for module in run.modules.values())
@@ -92,8 +94,16 @@ def _is_chosen(opening: RankCall) -> bool:
         and not _ASKS_OF_TORCH.search(ast.unparse(node.test))
         and (call.node in ast.walk(node) or (_returns(node) and node.lineno < call.node.lineno))
         for call in opening.way
-        for node in ast.walk(call.function.node if call.function else call.module.tree)
+        for node in _within(call.function.node if call.function else call.module.tree)
     )
+
+
+def _within(scope: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a function or a file, and not in a function within."""
+    for node in ast.iter_child_nodes(scope):
+        if not isinstance(node, _SCOPES):
+            yield node
+            yield from _within(node)
 
 
 def _returns(node: ast.If) -> bool:

@@ -63,9 +63,15 @@ def _is_beside(trainer: RankThing, one: RankCall) -> bool:
 
 
 def _introduce(trainer: RankThing) -> None:
-    """``self.args``, ``self.state`` and ``self.accelerator`` of a Trainer."""
+    """``self.args``, ``self.state`` and ``self.accelerator`` of a Trainer.
+
+    What it is given for its arguments, by a parser say, are such, whether that was seen or not.
+    """
     given = trainer.call.arg(1, "args") if trainer.call is not None else None
     made = RankThing("result", words.HF_ARGUMENTS, trainer.site)
+    seen = given.things if given is not None else ()
+    if not any(thing.cls is not None or thing.name == made.name for thing in seen):
+        given = None
     state = RankThing("result", "transformers.TrainerState", trainer.site)
     distributes = RankThing("result", "accelerate.Accelerator", trainer.site)
     trainer.attrs.setdefault("args", given or of(made))

@@ -14,9 +14,9 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.trace import RAISE, WRAPPING, Event, Mismatch
 from ddpify.ranks.values import differs
 from ddpify.rules.base import Edit, Finding, How, Severity
-from ddpify.rules.collectives.doubts import is_doubtful
 from ddpify.rules.collectives.made_up import is_made_up
 from ddpify.rules.collectives.passed_over import is_passed_over
+from ddpify.rules.collectives.unproven import is_doubtful
 from ddpify.rules.shared.accelerators import option
 from ddpify.rules.shared.exchanges import exchanges
 from ddpify.site import Site

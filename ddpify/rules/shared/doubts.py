@@ -15,13 +15,14 @@ from ddpify.ranks.events import Exit
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import ABORT
+from ddpify.ranks.words import FRAMEWORK_MAINS
 from ddpify.rules.shared.rank_words import asked, asks_rank, ends_others, names_rank, writer
-from ddpify.rules.shared.syntax import resolved, scope
+from ddpify.rules.shared.syntax import scope
 
-_READ = ("torch.", "numpy.", "builtins.")  # whose ranks are those of matrices
-# A variable by which a launcher says who this is: TASK_INDEX, SM_CURRENT_HOST, one not known.
+# A variable by which a launcher says who this is: TASK_INDEX, SM_CURRENT_HOST, one not known. The
+# id of a run is that of all.
 _VARIABLE = re.compile(
-    r"environ\[(None|[^]]*(RANK|PROC|TASK|INDEX|ID|HOST|NODE|WORKER|CHIEF|MASTER|MAIN|ROLE))", re.I
+    r"environ\[(None|[^]]*(?<![A-Z])(RANK|PROC|TASK|NODE|LOCAL|WORKER|INDEX|HOST)(ID|NAME)?(?![A-Z]))"
 )
 _NAMED = ("result", "attribute", "external", "parameter")
 
@@ -57,11 +58,12 @@ def asks(run: Run, guard: RankGuard, frame: RankCall | None = None) -> bool:
         return ast.unparse(guard.node) not in ("ImportError", "ModuleNotFoundError")
     if guard.test.by_rank or of_rank(guard.test) or any(map(_VARIABLE.search, said)):
         return True
-    if asks_rank(guard.node) or _is_kept_apart(run, guard):
+    foreign = any(guard.test.sources())  # and not made here, of numbers alone
+    if (foreign and asks_rank(guard.node)) or _is_kept_apart(run, guard):
         return True
     if _is_foreign_writer(run, guard):
         return True
-    return frame is not None and any(map(asks_rank, _behind(run, guard.node, frame)))
+    return frame is not None and any(map(asks_rank, _behind(guard.node, frame)))
 
 
 def _keeps_out(block: RankValue) -> bool:
@@ -77,9 +79,8 @@ def of_rank(value: RankValue) -> bool:
 
 
 def _is_called_so(thing: RankThing) -> bool:
-    if thing.kind not in _NAMED or thing.name.startswith(_READ):
-        return False
-    return names_rank(thing.name.rpartition(".")[2])
+    name = thing.name.rpartition(".")[2]
+    return thing.kind in _NAMED and (names_rank(name) or name in FRAMEWORK_MAINS)
 
 
 def _is_foreign_writer(run: Run, guard: RankGuard) -> bool:
@@ -92,30 +93,20 @@ def _is_foreign_writer(run: Run, guard: RankGuard) -> bool:
 
 
 def _is_kept_apart(run: Run, guard: RankGuard) -> bool:
-    """Whether an attribute or an entry that is asked for was set to what the rank says, or on some
-    ranks only: ``params["log"] = rank == 0``."""
+    """Whether an attribute or an entry that is asked for was set to what the rank says:
+    ``params["log"] = rank == 0``."""
     names = {one.attr for one in ast.walk(guard.node) if isinstance(one, ast.Attribute)}
     asked = set(guard.test.sources())
     return any(
-        store.value.by_rank or store.ranks != ALL or any(map(_asks_itself, store.guards))
+        store.key in names and store.value.by_rank and not asked.isdisjoint(store.base.things)
         for store in run.stores
-        if store.key in names and not asked.isdisjoint(store.base.things)
     )
 
 
-def _asks_itself(guard: RankGuard) -> bool:
-    return not guard.test.known and asks_rank(guard.node)
-
-
-def _behind(run: Run, test: ast.expr, frame: RankCall) -> Iterator[ast.expr]:
-    """What decides about the names in a condition: what they stand for, as far as the file or the
-    caller says it, the ``if`` around that, and what the functions ask that are called there."""
+def _behind(test: ast.expr, frame: RankCall) -> Iterator[ast.expr]:
+    """The ``if`` around what sets the names in a condition; attributes are set elsewhere, too."""
     for one in asked(test):
-        if isinstance(one, ast.Call):
-            called = (call.target for call in run.calls if call.node is one)
-            yield from (test for target in called if target for test in _tests(target.node))
-        elif isinstance(one, (ast.Name, ast.Attribute)):
-            yield from (value for _, value in resolved(frame, one) if value is not one)
+        if isinstance(one, (ast.Name, ast.Attribute)):
             block = scope(frame) if isinstance(one, ast.Name) else frame.module.tree
             yield from _tests_around(block, one)
 
@@ -131,15 +122,6 @@ def _tests_around(block: ast.AST, name: ast.Name | ast.Attribute) -> Iterator[as
             for node in ast.walk(one)
         ):
             yield one.test
-
-
-def _tests(function: ast.AST) -> Iterator[ast.expr]:
-    """What a function decides by, and what it gives."""
-    for one in ast.walk(function):
-        if isinstance(one, (ast.If, ast.IfExp)):
-            yield one.test
-        elif isinstance(one, ast.Return) and one.value is not None:
-            yield one.value
 
 
 def _is_marked(entered: RankCall) -> bool:

@@ -12,29 +12,18 @@ from functools import cache
 from typing import Final
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_SURE: Final = frozenset({"chief", "leader", "procid"})
-_ROLES: Final = _SURE | set("main master primary root first head lead coordinator".split())
-_ALONE: Final = _SURE | {"master", "primary"}
-_OF_TRAINERS: Final = frozenset({"should_save", "should_log"})  # of Hugging Face's arguments
-_ASKING: Final = frozenset("is am i on if only for not unless".split())
-_UNITS: Final = frozenset(
-    "process proc worker rank gpu device replica node host ordinal only".split()
-)
-_NUMBERED: Final = frozenset({"process", "proc", "worker"})
-_NUMBERS: Final = frozenset("id index idx num number ordinal".split())
-# A matrix has a rank, too; and a loss may rank.
-_OF_MATRICES: Final = frozenset("lora low matrix full tensor adapter svd".split())
-_RANKED: Final = frozenset("loss metric weight score eval margin net".split())
+_ALONE: Final = frozenset("chief leader master primary".split())
+_ROLES: Final = _ALONE | {"main", "root"}
+_ASKING: Final = frozenset("is am not unless".split())
+_PROCESSES: Final = frozenset("process proc worker only".split())
 # What has number 0 on one rank.
-_PLACES: Final = frozenset(
-    "gpu device cuda dev npu xpu worker replica shard node proc process coordinate".split()
-)
-_COUNTS: Final = frozenset("n num number count total max mem memory size".split())
-_ENDING: Final = frozenset(
-    "exit return stop abort quit leave skip only unless require ensure assert".split()
-)
-_KEPT: Final = frozenset({"writer", "saver", "recorder", "checkpointer", "board"})
-_FIRST: Final = (-1, 0, None, "-1", "0", "")
+_PLACES: Final = _PROCESSES | set("gpu device cuda node host".split())
+_NUMBERS: Final = frozenset({"id", "index", "idx"})
+_COUNTS: Final = frozenset({"n", "num", "count", "use"})
+# A matrix has a rank, too; and a loss may rank.
+_OF_MATRICES: Final = frozenset({"lora", "low", "matrix"})
+_RANKED: Final = frozenset({"loss", "metric", "pattern"})
+_ENDING: Final = frozenset("exit return stop skip".split())
 
 
 @cache
@@ -46,7 +35,7 @@ def _parts(name: str) -> tuple[str, ...]:
 def names_rank(name: str) -> bool:
     """Whether a name may be that of a rank's number, or of whether it is a certain one."""
     parts = _parts(name)
-    if name in _OF_TRAINERS or (len(parts) == 1 and parts[0] in _ALONE):
+    if len(parts) == 1 and parts[0] in _ALONE:
         return True
     near = zip(("", *parts), parts, (*parts[1:], ""), strict=False)
     return any(_is_rank(*three) for three in near)
@@ -55,11 +44,9 @@ def names_rank(name: str) -> bool:
 def _is_rank(before: str, word: str, after: str) -> bool:
     if word == "rank":
         return before not in _OF_MATRICES and after not in _RANKED
-    if (word, after) == ("dist", "info"):
-        return True
-    if word in _ROLES and (after in _UNITS or (not after and before in _ASKING)):
-        return True
-    return word in _SURE or (word in _NUMBERED and after in _NUMBERS)
+    if word in _ROLES:  # a tree has a root node, which is_root_node may ask for
+        return after in _PROCESSES or (before in _ASKING and (not after or after in _PLACES))
+    return (word, after) == ("dist", "info") or (word in _PROCESSES and after in _NUMBERS)
 
 
 def ends_others(name: str) -> bool:
@@ -101,21 +88,14 @@ def _named(node: ast.AST) -> Iterator[str]:
 
 
 def _is_first(test: ast.expr) -> bool:
-    """``x in (-1, 0)``, ``gpu == 0``, ``not gpu``."""
+    """``gpu == 0``, ``not gpu``, ``device != "cuda:0"``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return isinstance(test.operand, (ast.Name, ast.Attribute)) and _is_place(test.operand)
-    if not isinstance(test, ast.Compare) or len(test.ops) > 1:
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
         return False
-    try:
-        said = ast.literal_eval(test.comparators[0])
-    except (ValueError, TypeError):
-        return False
-    if isinstance(test.ops[0], (ast.In, ast.NotIn)):
-        several = isinstance(said, (list, tuple, set)) and len(said) > 1
-        return several and all(one in _FIRST for one in said)
-    zero = said == 0 or (isinstance(said, str) and re.fullmatch(r"(.*:)?0", said))
-    equal = isinstance(test.ops[0], (ast.Eq, ast.NotEq))
-    return bool(equal and zero) and _is_place(test.left)
+    said = test.comparators[0]
+    zero = isinstance(said, ast.Constant) and re.fullmatch(r"(.*:)?0", str(said.value))
+    return bool(zero) and _is_place(test.left)
 
 
 def _is_place(node: ast.expr) -> bool:
@@ -133,5 +113,4 @@ def writer(node: ast.expr) -> str:
         said = node.comparators[0]
         none = isinstance(said, ast.Constant) and said.value is None
         return writer(node.left) if none else ""
-    kept = isinstance(node, ast.Attribute) and not _KEPT.isdisjoint(_parts(node.attr))
-    return node.attr if isinstance(node, ast.Attribute) and kept else ""
+    return node.attr if isinstance(node, ast.Attribute) and "writer" in _parts(node.attr) else ""

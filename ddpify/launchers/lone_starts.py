@@ -12,9 +12,10 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
-from ddpify.launchers.discover import SKIPPED, kind_of
+from ddpify.launchers.discover import kind_of
 from ddpify.launchers.embedded import EmbeddedPiece
 from ddpify.launchers.model import Launch
 from ddpify.launchers.reading import launches
@@ -28,7 +29,7 @@ _LAUNCHES = (
 _LAUNCHER = re.compile(_LAUNCHES)
 # A line with one of these words may start what it names in any way.
 _HANDED = re.compile(rf"{_LAUNCHES}|\.sh\b|\b(?:sbatch|bsub|qsub)\b")
-# And so may a file of Python, or a configuration, which names it anywhere.
+# And so may any other file which names it anywhere: a program, a configuration, a notebook.
 _STARTS = re.compile(
     rf"{_LAUNCHES}|notebook_launcher|Popen|subprocess|os\.system|sys\.executable|submitit|\.sh\b"
 )
@@ -43,14 +44,18 @@ _SEVERAL = re.compile(
 # A program that a line names; where a launcher starts none, it may be any.
 _PROGRAM = re.compile(r"\.py\b|-m\s+(?!torch\.|accelerate\.)\w")
 _BEFORE = (".", "m ", "'", '"')  # what a module's name stands behind
-_FORMS = (".yaml", ".yml", ".rst", ".txt", ".toml", ".cfg", ".ipynb", "Dockerfile")
-_LARGEST = 1024 * 1024
+_PRUNED = frozenset((".git", "node_modules", "site-packages", "__pycache__"))
+_MADE = frozenset(("pyvenv.cfg", "CACHEDIR.TAG"))  # what tools put into the folders that they make
+_LARGEST = 4 * 1024 * 1024  # notebooks hold pictures
+_MOST = 10_000  # files, data among them, and letters: in more, nobody looks for a start
+_LONGEST = 64 * 1024 * 1024
 
 
 class LoneStarts:
     """The scripts of a project that only one process runs.
 
-    ``launchers`` and ``python`` are its files; ``read``: what else was looked into.
+    ``launchers`` and ``python`` are its files; ``read``: what else was looked into, folders, to
+    which a file may be added, among it.
     """
 
     def __init__(self, root: Path, launchers: Sequence[Path], python: Sequence[Path]) -> None:
@@ -73,7 +78,9 @@ class LoneStarts:
         found = [one for path, text in texts for one in self._starts(script, path, text)]
         if not found or None in found or any(named.handed(path, text) for path, text in texts):
             return None
-        return None if any(named.started(*one) for one in self._others) else found[0]
+        others = self._others
+        elsewhere = others is None or any(named.started(*one) for one in others)
+        return None if elsewhere else found[0]
 
     def _starts(self, script: str, path: str, text: str) -> Iterator[Site | None]:
         """The places of the commands; None for one that may start several."""
@@ -89,11 +96,16 @@ class LoneStarts:
         return tuple(self._path(file) for file in self._python)
 
     @cached_property
-    def _others(self) -> list[tuple[str, str]]:
-        """Programs, configurations and what git ignores, which may start others."""
-        forms = set(_forms(_repository(self._root))).difference(self._launchers, self._python)
-        self.read = frozenset(forms)
-        return [(self._path(file), _text(file)) for file in (*self._python, *forms)]
+    def _others(self) -> list[tuple[str, str]] | None:
+        """Programs, and what else the repository holds, that may start others; None: too much."""
+        known = {*self._launchers, *self._python}
+        found = [*islice(_below(_repository(self._root)), _MOST)]
+        self.read = frozenset(file for file in found if file not in known)
+        texts, length = [], 0
+        for file in (*self._python, *self.read):
+            texts.append((self._path(file), _text(file)))
+            length += len(texts[-1][1])
+        return texts if len(found) < _MOST and length < _LONGEST else None
 
     def _path(self, file: Path) -> str:
         return Path(os.path.relpath(file, self._root)).as_posix()
@@ -128,27 +140,21 @@ class _Named:
         return held and any(self._is_ours(own, found) for found in self._by.finditer(text))
 
     def started(self, path: str, text: str) -> bool:
-        """Whether a program or a configuration that names it may start it."""
-        held = any(map(text.__contains__, self._words))
-        return held and bool(_STARTS.search(text)) and self.within(path, text)
+        """Whether what is no launcher, and names it, may start it."""
+        return self.within(path, text) and bool(_STARTS.search(text))
 
     def _is_ours(self, own: str, found: re.Match[str]) -> bool:
         module = (found["module"] or "").replace(".", "/")
         said = (found["path"],) if found["path"] else (f"{module}.py", f"{module}/__main__.py")
         places = {posixpath.normpath(posixpath.join(b, one)) for b in (own, "") for one in said}
         meant = [path for path in self._paths if path in places]
-        return self._script in (meant or [p for one in said for p in self._ending(own, one)])
-
-    def _ending(self, own: str, said: str) -> list[str]:
-        """The files whose path ends so, or is the end of it: those nearest to the text."""
-        tail = f"/{said.lstrip('./')}"
-        held = [p for p in self._paths if f"/{p}".endswith(tail) or tail.endswith(f"/{p}")]
-        near = [len(posixpath.commonprefix((own.split("/"), p.split("/")))) for p in held]
-        return [path for path, steps in zip(held, near, strict=True) if steps == max(near)]
+        tails = [f"/{one.lstrip('./')}" for one in said]
+        ends = [p for p in self._paths for t in tails if f"/{p}".endswith(t) or t.endswith(f"/{p}")]
+        return self._script in (meant or ends)
 
 
 def _may_be_several(piece: EmbeddedPiece, launch: Launch) -> bool:
-    if launch.already_torchrun or launch.unsupported or launch.slurm:
+    if launch.unsupported:
         return True
     starts, span = line_starts(piece.text), launch.site.span
     first, last = starts[span.line - 1] + span.column, starts[span.end_line - 1] + span.end_column
@@ -161,16 +167,18 @@ def _repository(root: Path) -> Path:
     return next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
 
 
-def _forms(root: Path) -> Iterator[Path]:
+def _below(root: Path) -> Iterator[Path]:
+    """The folders and the files below, those of tools left out."""
     for folder, below, files in os.walk(root):
-        below[:] = [one for one in below if one not in SKIPPED and one[0] != "."]
-        below += [".github"] if folder == str(root) and (root / ".github").is_dir() else []
-        found = (file for file in files if file.endswith(_FORMS) or kind_of(file) is not None)
-        yield from (Path(folder, file) for file in found)
+        made = not _MADE.isdisjoint(files)
+        below[:] = [] if made else [one for one in below if one not in _PRUNED]
+        yield from () if made else (Path(folder, file) for file in ("", *files))
 
 
 def _text(file: Path) -> str:
+    """What is in a file; nothing for one that is no text, or too large to be a launcher."""
     try:
-        return "" if file.stat().st_size > _LARGEST else file.read_text("utf-8", "surrogateescape")
+        raw = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
     except OSError:
         return ""
+    return "" if b"\0" in raw[:1024] else raw.decode("utf-8", "surrogateescape")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ddpify.launchers.alone import LoneStarts
+from ddpify.launchers import lone_starts
+from ddpify.launchers.lone_starts import LoneStarts
 
 SCRIPT = "tools/infer.py"
 FILES = ("main.py", SCRIPT, "other/infer.py", "demo/show.py", "pkg/__init__.py", "pkg/evaluate.py")
@@ -67,6 +68,13 @@ SEVERAL = [
     "bash dist.sh tools/infer.py",
     "sbatch job.sh tools/infer.py",
     "torchrun --nproc_per_node=2 $SCRIPT",
+    "torchx run dist.ddp --script tools/infer.py",
+    "horovodrun -np 2 python tools/infer.py",
+    "mpiexec -n 2 python tools/infer.py",
+    "colossalai run --nproc_per_node 2 tools/infer.py",
+    "deepspeed tools/infer.py",
+    "export MASTER_ADDR=here RANK=1\npython tools/infer.py",
+    "srun \\\n  python tools/infer.py",
     "for s in main.py tools/infer.py; do\n torchrun $s\ndone",
 ]
 
@@ -82,7 +90,16 @@ def test_with_another_start_nothing_is_said(command: str, tmp_path: Path) -> Non
     [
         ("run_py", "import subprocess\nsubprocess.run(['torchrun', 'tools/infer.py'])\n"),
         ("run_py", "run = [sys.executable, 'tools/infer.py', f'--rank={rank}']\n"),
+        ("run_py", "notebook_launcher(main, num_processes=2)  # of tools/infer.py\n"),
+        ("run_py", "Popen(['python', 'tools/infer.py'])\n"),
+        ("run_py", "os.system('python tools/infer.py')\n"),
+        ("run_py", "submitit.submit('tools/infer.py')\n"),
+        ("run_toml", "tasks = ['dist.sh tools/infer.py']\n"),
         ("job_yaml", "command:\n  - torchrun\n  - tools/infer.py\n"),
+        ("jobs__train", "#!/bin/bash\ntorchrun tools/infer.py\n"),
+        ("jobs__train_pbs", "#PBS -l nodes=2\nmpirun python tools/infer.py\n"),
+        ("_ci__config_yml", "- run: torchrun tools/infer.py\n"),
+        ("notes_ipynb", '{"source": ["!torchrun tools/infer.py\\n"]}'),
         ("docs__use_rst", "::\n\n  torchrun --nproc_per_node=2 tools/infer.py\n"),
         ("tools__infer_py", '"""Usage: torchrun --nproc_per_node=2 infer.py"""\n'),
         ("start_sh", "#!/bin/bash\nsrun -n 8 \\\n  python tools/infer.py\n"),
@@ -108,9 +125,9 @@ def test_the_repository_around_a_project_counts(tmp_path: Path) -> None:
     root = tmp_path / "part"
     _put(root, "tools/infer.py", "")
     _put(root, "README.md", shell("python tools/infer.py"))
-    _put(tmp_path, "README.md", shell("cd part; torchrun --nproc_per_node=2 tools/infer.py"))
     given = (root, [root / "README.md"], [root / "tools/infer.py"])
     assert LoneStarts(*given).line(SCRIPT)
+    (tmp_path / "USE.md").write_text(shell("mpirun -n 2 python part/tools/infer.py"))
     (tmp_path / ".git").mkdir()
     assert LoneStarts(*given).line(SCRIPT) is None
 
@@ -123,6 +140,17 @@ def test_a_program_of_the_same_name_is_another(tmp_path: Path) -> None:
     }
     assert line(tmp_path, SCRIPT, **texts).startswith("tools/README.md:")
     assert line(tmp_path, "other/infer.py", **texts) == ""
+
+
+def test_a_path_begins_at_its_file_or_at_the_project(tmp_path: Path) -> None:
+    plain = shell("python tools/infer.py")
+    several = shell("torchrun --nproc_per_node=2 infer.py")
+    _put(tmp_path, "infer.py", "")
+    assert line(tmp_path, SCRIPT, README_md=plain, tools__README_md=several) == ""
+    _put(tmp_path, "docs/tools/infer.py", "")
+    several = several.replace("infer.py", "tools/infer.py")
+    (tmp_path / "tools/README.md").write_text("")
+    assert line(tmp_path, SCRIPT, README_md=plain, docs__use_md=several) == ""
 
 
 def test_a_name_that_fits_two_programs_is_no_start(tmp_path: Path) -> None:
@@ -157,4 +185,17 @@ def test_what_was_looked_into_is_told(tmp_path: Path) -> None:
     _put(tmp_path, "job.yaml", "a: 1\n")
     starts = LoneStarts(tmp_path, [tmp_path / "README.md"], [tmp_path / "main.py"])
     assert starts.line("main.py")
-    assert starts.read == {tmp_path / "job.yaml"}
+    assert starts.read == {tmp_path, tmp_path / "job.yaml"}
+
+
+def test_in_a_repository_that_is_too_large_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = {"README_md": shell("python main.py")}
+    for limit in ("_MOST", "_LONGEST"):
+        with monkeypatch.context() as patch:
+            patch.setattr(lone_starts, limit, 5)
+            assert line(tmp_path, "main.py", **plain) == ""
+    assert line(tmp_path, "main.py", **plain)
+    environment = {"envs__mine__pyvenv_cfg": "", "envs__mine__run_txt": "torchrun main.py\n"}
+    assert line(tmp_path, "main.py", **plain, **environment)
