@@ -6,6 +6,7 @@ from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import Collective
+from ddpify.ranks.inflight import array_of
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, RANDOM
 from ddpify.ranks.other_libraries import MPI
@@ -78,16 +79,12 @@ def _pair(shared: Collective, rank: int) -> tuple[str, str] | None:
 def _buffer(shared: Collective, rank: int) -> tuple[str, str] | None:
     """A buffer of mpi4py that is too short for what comes."""
     filled, given, way = _BUFFERS[shared.call.method]
-    into, out = (_extent(_array(shared.given(name)), rank) for name in (filled, given))
+    held = (shared.given(name) for name in (filled, given))
+    into, out = (_extent(one and array_of(one), rank) for one in held)
     if way < 1 or not exceeds(out, into, 0):
         return None
     what = f"`{filled}` of this {shared.call.method}() is shorter than `{given}` of all ranks"
     return f"{what}: a crash", f"make `{filled}` N times as long as `{given}`, for N ranks"
-
-
-def _array(value: RankValue | None) -> RankValue | None:
-    """The array of ``[array, MPI.DOUBLE]``."""
-    return value.items[0] if value is not None and value.items else value
 
 
 def _list(shared: Collective, rank: int) -> tuple[str, str] | None:
