@@ -48,7 +48,7 @@ _WAITS: Final = frozenset(
     "wait Wait Waitall Waitany Waitsome Test Testall synchronize wait_stream is_completed result"
     " barrier Barrier wait_all wait_event wait_tensor".split()
 )
-_IN_PLACE: Final = frozenset("fill put sort partition".split())  # of NumPy's arrays
+_IN_PLACE: Final = ("fill", "sort")  # of NumPy's arrays
 _COLLECTING: Final = frozenset("append extend add put insert appendleft setdefault".split())
 _FILLS: Final = frozenset({f"{words.DIST}recv", ".Recv"}) | RECEIVES
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
