@@ -105,8 +105,8 @@ def _typed(shared: Collective, rank: int) -> tuple[str, str] | None:
     method = shared.call.method
     held, given = _LISTS.get(method) or (_PAIRS | _BUFFERS).get(method, ("", "", 0))[:2]
     into, one = shared.given(held), shared.given(given)
-    if into is None or one is None or (method in _BUFFERS and (into.items or one.items)):
-        return None  # `[array, MPI.DOUBLE]` says itself what it is
+    if into is None or one is None:
+        return None
     kinds = {dtype(value, rank) for value in (into.items or (into,))}
     kind, other = kinds.pop() if len(kinds) == 1 else None, dtype(one, rank)
     if None in (kind, other) or kind == other:
