@@ -158,8 +158,6 @@ class Balance:
         for end in ends(items):
             if end.ranks != ALL and end.exit.kind in (*LEAVING, "stop"):
                 inside = [e for e in events(items) if e.ranks & ~end.ranks] or list(events(items))
-                if end.exit.kind == "stop":  # what runs it, as a hook, has been entered by all
-                    inside = [e for e in inside if _comes_after(e, end.exit)]
                 if inside:
                     guard = next((g for g in reversed(end.exit.guards) if g.ranks != ALL), None)
                     event = _met_next(inside, end.exit)
@@ -255,13 +253,6 @@ def _met_next(inside: Sequence[Event], left: Exit) -> Event:
     """What those that stay in a loop come to: behind the exit, or else in the next round."""
     later = (one for one in inside if one.call is not None and one.call.order > left.order)
     return next(later, inside[0])
-
-
-def _comes_after(event: Event, left: Exit) -> bool:
-    """Whether a rank that stays comes to it, later on or in the next round."""
-    call = event.call
-    later = call is not None and call.order > left.order
-    return later or (call is not None and not set(call.loops).isdisjoint(left.loops))
 
 
 def _meet_again(item: Split, rest: list[Item]) -> bool:

@@ -58,10 +58,10 @@ def flown(call: RankCall) -> tuple[RankValue, ...]:
 def sent(call: RankCall) -> tuple[RankValue, ...]:
     """Those that it only reads: nobody may change them before the wait."""
     if call.method in _BEGUN and call.name.startswith(MPI):
-        return _arrays(call.given[: _BEGUN[call.method] - 1])
+        return tuple(map(array_of, call.given[: _BEGUN[call.method] - 1]))
     if spelled(call) in SENDS:
         given = call.arg(0, "buf" if call.method == "Isend" else "tensor")
-        return _arrays((given,)) if given is not None else ()
+        return (array_of(given),) if given is not None else ()
     shared = collective(call)
     value = shared.given(_SENT.get(call.method, "")) if shared is not None else None
     return (value,) if value is not None and shared is not None and shared.waits is False else ()
@@ -76,9 +76,9 @@ def models_of(value: RankValue) -> Models:
     return frozenset(thing for one in held if one is not None for thing in one.things)
 
 
-def _arrays(given: tuple[RankValue, ...]) -> tuple[RankValue, ...]:
-    """Arrays, without what MPI is told of them: ``[array, DOUBLE]``."""
-    return tuple(one.items[0] if one.items else one for one in given)
+def array_of(value: RankValue) -> RankValue:
+    """An array, without what MPI is told of it: ``[array, DOUBLE]``."""
+    return value.items[0] if value.items else value
 
 
 def filled(call: RankCall) -> tuple[RankValue, ...]:
@@ -91,12 +91,12 @@ def filled(call: RankCall) -> tuple[RankValue, ...]:
         if given is not None and listed and given.items:
             return (given, *given.items)
     elif call.method in _BEGUN and call.name.startswith(MPI):
-        return _arrays(call.given[_BEGUN[call.method] - 1 : _BEGUN[call.method]])
+        return tuple(map(array_of, call.given[_BEGUN[call.method] - 1 : _BEGUN[call.method]]))
     elif call.name == BATCH:
         return tuple(_received(call))
     elif spelled(call) in RECEIVES:
         given = call.arg(0, "buf" if call.method == "Irecv" else "tensor")
-        given = given.items[0] if given is not None and given.items else given
+        given = array_of(given) if given is not None else None
     return (given,) if given is not None else ()
 
 

@@ -78,12 +78,24 @@ def _combining(m: RankMachine, f: RankFrame, one: RankCall, value: RankValue) ->
     return made
 
 
-def _is_of_metric(one: RankCall) -> bool:
-    """``compute()`` of torchmetrics puts together what all ranks have, unless told not to."""
-    if one.method != "compute" or not one.name.startswith("torchmetrics."):
+def _is_of_metric(m: RankMachine, one: RankCall) -> bool:
+    """``compute()`` of torchmetrics puts together what all ranks have, unless it is told not to,
+    or knows it since the last one."""
+    held = one.receiver
+    if one.method != "compute" or not one.name.startswith("torchmetrics.") or held is None:
         return False
-    made = [thing.call for thing in (one.receiver.things if one.receiver is not None else ())]
-    return not any(call is not None and "sync_on_compute" in call.kwargs for call in made)
+    made = [thing.call for thing in held.sources() if thing.call is not None]
+    if any("sync_on_compute" in call.kwargs for call in made) or not _has_group(m):
+        return False
+    before = (call for call in reversed(m.run.calls) if call is not one and call.receiver)
+    last = next((call for call in before if call.receiver.things == held.things), None)
+    return last is None or last.method != "compute" or not last.everywhere
+
+
+def _has_group(m: RankMachine) -> bool:
+    """Whether a process group is open, as far as is known."""
+    opened = m.opened or m.unread or not m.interest.opens
+    return opened and not any(call.method == "destroy_process_group" for call in m.run.calls)
 
 
 def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
@@ -92,7 +104,7 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if shared is not None:
         return on_collective(m, f, shared)
     gathers = name in words.COLLECTIVE_CALLS or one.method in words.COLLECTIVE_METHODS
-    gathers = gathers or _is_of_metric(one)
+    gathers = gathers or _is_of_metric(m, one)
     if gathers or (name in words.CLIPS and _is_of_shards(one)):
         meet(m, f, one)
     if one.method == "log" and is_true(one.kwargs.get("sync_dist")):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ddpify.ranks import sizes, words
 from ddpify.ranks.model import ALL, RankCall, RankValue
 
-Members = range | frozenset[object]
+# With each number of processes; just one where that does not matter.
+Members = tuple[range | frozenset[object], ...]
 
 
 def has_both(group: RankValue) -> bool | None:
@@ -17,11 +18,11 @@ def has_both(group: RankValue) -> bool | None:
     one = len(group.things) == 1 and group.atoms[0] == group.atoms[1] and made.call.ranks == ALL
     if of_all(made.call):
         return True if one else None
-    held = [members(made.call, rank) for rank in (0, 1)]
-    known = [0 in one and 1 in one for one in held if one is not None]
-    if len(known) < len(held):
+    held = [members(made.call, rank) or () for rank in (0, 1)]
+    if not all(held):
         return None
-    return (True if one else None) if all(known) else False
+    both = {0 in named and 1 in named for worlds in held for named in worlds}
+    return (True if one else None) if both == {True} else None if True in both else False
 
 
 def of_all(made: RankCall) -> bool:
@@ -39,12 +40,20 @@ def members(made: RankCall, rank: int) -> Members | None:
 def _numbers(ranks: RankValue, rank: int) -> Members | None:
     if ranks.items is not None:
         known = all(item.known for item in ranks.items)
-        return frozenset(item.atoms[rank] for item in ranks.items) if known else None
+        return (
+            sizes.in_worlds(_named, *(item.atoms[rank] for item in ranks.items)) if known else None
+        )
     made = ranks.made_by("builtins.list", "builtins.range")
     if made is None or made.call is None or made.call.star:
         return None
     if made.name == "builtins.list":
         return _numbers(made.call.args[0], rank) if made.call.args else None
-    bounds = [sizes.with_two(arg.atoms[rank]) for arg in made.call.args]
+    bounds = [arg.atoms[rank] for arg in made.call.args]
     known = bool(bounds) and all(isinstance(one, int) for one in bounds)
-    return range(*bounds) if known and 0 not in bounds[2:] else None
+    if not known or any(0 in sizes.in_worlds(int, step) for step in bounds[2:]):
+        return None
+    return sizes.in_worlds(range, *bounds)
+
+
+def _named(*numbers: object) -> frozenset[object]:
+    return frozenset(numbers)

@@ -11,28 +11,21 @@ from ddpify.rules.checkpoints.states import loaded
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
 from ddpify.rules.shared.outputs import by_all
-from ddpify.rules.shared.placing import on_gpus
+from ddpify.rules.shared.placing import on_gpus, sees_own
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per state that all ranks load without saying where to."""
-    if not on_gpus(run):
+    if not on_gpus(run) or sees_own(run):
         return
     for call in loaded(run):
-        if by_all(run, call) and _is_numbered(call):
+        numbered = _is_numbered(call)
+        if (numbered or not _says_where(call)) and by_all(run, call):
+            where = "this one GPU" if numbered else "the GPU that the file was saved from"
             yield Finding(
                 "DDP606",
                 call.site,
-                "every rank loads onto this one GPU first: N copies and N contexts on it",
-                Severity.WARNING,
-                (Edit(How.ARGUMENT, call.site, '"cpu"', "map_location"),),
-                'pass map_location="cpu"; load_state_dict copies to the right device',
-            )
-        elif by_all(run, call) and not _says_where(call):
-            yield Finding(
-                "DDP606",
-                call.site,
-                "every rank loads onto the GPU that the file was saved from: N copies on one GPU",
+                f"every rank loads onto {where}: N copies on one GPU",
                 Severity.WARNING,
                 (Edit(How.ARGUMENT, call.site, '"cpu"', "map_location"),),
                 'pass map_location="cpu"; load_state_dict copies to the right device',

@@ -28,18 +28,18 @@ def lint(run: Run) -> Iterable[Finding]:
             message = "the rank that sends has None in this list, and what another one has is lost"
             yield _finding(call, message, "let the rank send that has the objects")
         elif _by_rank(call) and has_uneven_lists(call, given):
-            message = "the lists have different lengths on the ranks: a crash, or damaged objects"
-            yield _finding(call, message, "fill the other ranks' list up with None")
-
+            yield _uneven(call)
     for one, other in meeting(run):
         if one.call.method == other.call.method == "broadcast_object_list":
             first, second = one.given("object_list"), other.given("object_list")
             lengths = (first and length(first, 0), second and length(second, 1))
             if None not in lengths and lengths[0] != lengths[1]:
-                message = (
-                    "the lists have different lengths on the ranks: a crash, or damaged objects"
-                )
-                yield _finding(other.call, message, "fill the other ranks' list up with None")
+                yield _uneven(other.call)
+
+
+def _uneven(call: RankCall) -> Finding:
+    message = "the lists have different lengths on the ranks: a crash, or damaged objects"
+    return _finding(call, message, "fill the other ranks' list up with None")
 
 
 def _is_empty_at_root(call: RankCall) -> bool:

@@ -14,7 +14,7 @@ from ddpify.ranks.values import differs
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared import groups, roots
-from ddpify.rules.shared.arms import meeting
+from ddpify.rules.shared.arms import group_of, meeting
 from ddpify.rules.shared.complaints import Complaint
 from ddpify.rules.shared.crossed import crossed
 from ddpify.rules.shared.turned import turned
@@ -62,7 +62,7 @@ def _in_arms(run: Run) -> Iterator[Finding]:
     for one, other in meeting(run):
         if one.call.star or other.call.star:
             continue
-        if not in_turn and groups.unlike(one, other):
+        if not in_turn and group_of(one) != group_of(other):
             yield _finding(other, "group", ((one.call.site, "rank 0's"),))
             continue
         if one.call.method == "new_group" and groups.others(one.call, other.call):

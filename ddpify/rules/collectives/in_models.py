@@ -5,28 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from ddpify.ranks.inflight import Models, key_of
-from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.rules.shared.clips import CLIPS
+from ddpify.rules.shared.optimizers import trained_by
+from ddpify.rules.shared.wrapped import modules_of
 
-_FORWARD: Final = frozenset({"__call__", "forward", "state_dict"})
-_CLIPS: Final = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_")
+_WITH_WEIGHTS: Final = ("step", "__call__", "forward", "state_dict")
+_WITH_GRADIENTS: Final = ("step", "zero_grad")
 
 
 def uses(call: RankCall, value: RankValue, models: Models) -> bool:
     """Whether a call reads or changes the parameters, or the gradients, of one of the models:
     ``optimizer.step()``, ``model.zero_grad()``, ``model(x)``."""
-    own = call.receiver.things if call.receiver is not None else ()
-    given = {thing for one in call.args[:1] for thing in one.sources()}
-    if ".grad" not in key_of(value):
-        steps = call.method == "step" and _is_of(own, models)
-        return steps or (call.method in _FORWARD and not models.isdisjoint(own))
-    if call.name in _CLIPS:
-        return not models.isdisjoint(given)
-    clears = call.method == "zero_grad" and not models.isdisjoint(own)
-    return clears or (call.method in ("step", "zero_grad") and _is_of(own, models))
-
-
-def _is_of(optimizers: tuple[RankThing, ...], models: Models) -> bool:
-    """Whether it is an optimizer of one of the models' parameters."""
-    made = [thing.call for thing in optimizers if thing.call is not None]
-    given = (value for call in made if call.name.startswith("torch.optim.") for value in call.args)
-    return any(not models.isdisjoint(value.sources()) for value in given)
+    gradients = ".grad" in key_of(value)
+    if gradients and call.method in CLIPS and call.args:
+        return not models.isdisjoint(modules_of(call.args[0]))
+    if call.receiver is None or call.method not in (
+        _WITH_GRADIENTS if gradients else _WITH_WEIGHTS
+    ):
+        return False
+    return not models.isdisjoint({*call.receiver.things, *trained_by(call.receiver)})

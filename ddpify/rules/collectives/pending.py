@@ -28,6 +28,7 @@ from ddpify.ranks.inflight import (
 from ddpify.ranks.model import RANK0, RANK1, RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.collectives.in_models import uses
+from ddpify.rules.shared.placing import backends
 from ddpify.rules.shared.syntax import parents, scope
 from ddpify.rules.shared.written import holds
 from ddpify.site import Site
@@ -47,7 +48,7 @@ _WAITS: Final = frozenset(
     "wait Wait Waitall Waitany Waitsome Test Testall synchronize wait_stream is_completed result"
     " barrier Barrier wait_all wait_event wait_tensor".split()
 )
-_IN_PLACE: Final = frozenset("fill put sort partition".split())  # of NumPy's arrays
+_IN_PLACE: Final = ("fill", "sort")  # of NumPy's arrays
 _COLLECTING: Final = frozenset("append extend add put insert appendleft setdefault".split())
 _FILLS: Final = frozenset({f"{words.DIST}recv", ".Recv"}) | RECEIVES
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -278,8 +279,7 @@ def _group(call: RankCall) -> RankValue | None:
 
 def on_gloo(run: Run) -> bool:
     """Whether the program says that it communicates by gloo, which does several things at once."""
-    backend = run.session.arg(0, "backend") if run.session is not None else None
-    return backend is not None and backend.constant == "gloo"
+    return backends(run) == {"gloo"}
 
 
 def is_of_one(wait: RankCall, call: RankCall) -> bool:

@@ -29,7 +29,9 @@ from ddpify.rules.frameworks.weights import (
     use_of,
     used,
 )
+from ddpify.rules.shared.clips import measures
 from ddpify.rules.shared.shards import BY_ENTRY, Shards
+from ddpify.rules.shared.wrapped import parameters_of
 from ddpify.settings import Settings
 from ddpify.site import Site
 from ddpify.strategies import of
@@ -181,11 +183,9 @@ def _clipped(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
     """What clips by the norm of this rank's shards: FullyShardedDataParallel's parameters are no
     DTensors, and know of no others."""
     for call in run.named("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_norm"):
-        calls = (t.call for t in (call.args[0].sources() if call.args else ()))
-        held = (c.receiver for c in calls if c is not None and c.method == "parameters")
-        models = {thing for value in held if value is not None for thing in value.things}
+        models = parameters_of(call.args[0]) if call.args else set()
         sharded = [one for one in models if one.name == FSDP and one.call is not None]
-        if len(sharded) == len(models) == 1 and not _is_whole(sharded[0]):
+        if len(sharded) == len(models) == 1 and not _is_whole(sharded[0]) and not measures(call):
             yield call, sharded[0]
 
 

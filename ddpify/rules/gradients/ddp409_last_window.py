@@ -54,12 +54,11 @@ def _leaves(one: Accumulation) -> bool:
 
 
 def _stepped_later(one: Accumulation) -> RankCall | None:
-    """The step for what is left, behind the loop in the same function."""
+    """The step for what is left, behind the loop."""
     optimizers = set(one.step.receiver.things) if one.step.receiver is not None else set()
     for call in one.run.methods("step"):
         behind = call.order > one.step.order and call.loops == one.loop_path[:-1]
-        same = call.function is one.step.function and call.stack == one.step.stack
-        if behind and same and call.receiver and not optimizers.isdisjoint(call.receiver.things):
+        if behind and call.receiver and not optimizers.isdisjoint(call.receiver.things):
             return call
     return None
 

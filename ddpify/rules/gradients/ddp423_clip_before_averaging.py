@@ -11,63 +11,40 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.averaged_by_hand import Averaging, averagings
-from ddpify.rules.shared.clips import CLIPS
+from ddpify.rules.shared.clips import CLIPS, measures
+from ddpify.rules.shared.optimizers import trained_by
 from ddpify.rules.shared.wrapped import exclusive, modules_of, wraps
-
-_INFINITE: Final = ("inf", "infty")  # of math, numpy, torch
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per clip between a backward and the averaging of what it computed."""
     averaged = averagings(run)
     for clip in run.calls if averaged else ():
-        if clip.method in CLIPS and clip.args and not _measures(clip):
-            after = _averaged_after(run, clip, averaged)
+        if clip.method in CLIPS and clip.args and not measures(clip):
+            after = _averaged_after(run, clip, modules_of(clip.args[0]), averaged)
             if after is not None:
-                yield _finding(clip, after)
+                yield _clipped(clip, after)
     for step in run.methods("step") if averaged else ():
-        after = _steps(run, step, averaged)
+        models = trained_by(step.receiver) if step.receiver is not None else set()
+        if any(wrap.covers(model) for wrap in wraps(run) for model in models):
+            continue  # what is added up behind the step is shown
+        after = _averaged_after(run, step, models, averaged)
         if after is not None and after.loops[: len(step.loops)] == step.loops:
             yield _stepped(step, after)
 
 
-def _steps(run: Run, step: RankCall, averaged: list[Averaging]) -> RankCall | None:
-    """The averaging of the gradients that an optimizer has stepped with already."""
-    made = [t.call for t in step.receiver.things if t.call] if step.receiver is not None else []
-    given = [c.args[0] for c in made if c.name.startswith("torch.optim.") and c.args]
-    models = frozenset(thing for value in given for thing in modules_of(value))
-    if any(wrap.covers(model) for wrap in wraps(run) for model in models):
-        return None  # what is added up behind the step is shown
-    return _averaged_behind(run, step, models, averaged) if models else None
-
-
-def _measures(clip: RankCall) -> bool:
-    """Whether nothing is clipped, but the norm asked for."""
-    limit = clip.arg(1, "max_norm")
-    made = limit.made_by("builtins.float") if limit is not None else None
-    given = made.call.args if made is not None and made.call is not None else ()
-    spelled = [one.constant for one in given] in (["inf"], ["Infinity"])
-    named = any(name.rpartition(".")[2] in _INFINITE for name in limit.names()) if limit else False
-    return limit is not None and (spelled or limit.constant == inf or named)
-
-
-def _averaged_after(run: Run, clip: RankCall, averaged: list[Averaging]) -> RankCall | None:
-    """The averaging of the gradients that a clip was given, if there was none before."""
-    return _averaged_behind(run, clip, frozenset(modules_of(clip.args[0])), averaged)
-
-
-def _averaged_behind(
-    run: Run, clip: RankCall, models: frozenset[RankThing], averaged: list[Averaging]
+def _averaged_after(
+    run: Run, use: RankCall, models: set[RankThing], averaged: list[Averaging]
 ) -> RankCall | None:
-    """The same, of these models, for whatever uses the gradients before."""
+    """The averaging of the gradients of these models that were used, if there was none before."""
     mine = [one.call for one in averaged if not models.isdisjoint(one.models)]
-    start = max((c.order for c in run.backwards if c.order < clip.order), default=None)
-    if start is None or any(start < call.order < clip.order for call in mine):
+    start = max((c.order for c in run.backwards if c.order < use.order), default=None)
+    if start is None or any(start < call.order < use.order for call in mine):
         return None
     steps = (*run.backwards, *run.methods("step"))
-    end = min((c.order for c in steps if c.order > clip.order), default=inf)
-    later = (call for call in mine if clip.order < call.order < end)
-    return next((call for call in later if not exclusive(clip, call)), None)
+    end = min((c.order for c in steps if c.order > use.order), default=inf)
+    later = (call for call in mine if use.order < call.order < end)
+    return next((call for call in later if not exclusive(use, call)), None)
 
 
 def _stepped(step: RankCall, after: RankCall) -> Finding:
@@ -82,7 +59,7 @@ def _stepped(step: RankCall, after: RankCall) -> Finding:
     )
 
 
-def _finding(clip: RankCall, after: RankCall) -> Finding:
+def _clipped(clip: RankCall, after: RankCall) -> Finding:
     return Finding(
         "DDP423",
         clip.site,

@@ -10,12 +10,18 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
 from ddpify.rules.shared.parameters import has_parameters
-from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, rewrapped, wraps
+from ddpify.rules.shared.wrapped import (
+    CONTAINERS,
+    Wrap,
+    comes_after,
+    followed,
+    rewrapped,
+    wraps,
+)
 from ddpify.site import Site
 
 _ADDERS = frozenset({"resize_token_embeddings", "add_module", "register_module"})
 _ADDERS |= {"register_parameter"}
-_CONTAINERS = {"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"}
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -49,7 +55,7 @@ def _changes(run: Run, wrap: Wrap) -> Iterator[tuple[Store | RankCall, str]]:
     for store in run.stores:
         if store.element:
             things = store.base.things
-            grows = all(t.kind == "attribute" or t.name in _CONTAINERS for t in things)
+            grows = all(t.kind == "attribute" or t.name in CONTAINERS for t in things)
             if grows and _inside(wrap, store.base) and _are_new(wrap, store.value):
                 yield store, "a layer is added"
             continue
@@ -61,8 +67,8 @@ def _changes(run: Run, wrap: Wrap) -> Iterator[tuple[Store | RankCall, str]]:
         if call.receiver is not None and _inside(wrap, call.receiver):
             yield call, f"`{call.method}` makes new parameters"
     for call in run.methods("append", "insert"):
-        held = call.receiver if call.receiver is not None else None
-        grows = held is not None and held.names() <= _CONTAINERS and _inside(wrap, held)
+        held = call.receiver
+        grows = held is not None and held.names() <= CONTAINERS and _inside(wrap, held)
         if grows and any(_are_new(wrap, value) for value in call.args):
             yield call, "a layer is added"
 

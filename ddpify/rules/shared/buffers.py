@@ -6,6 +6,7 @@ from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import Collective
+from ddpify.ranks.inflight import array_of
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, RANDOM
 from ddpify.ranks.other_libraries import MPI
@@ -78,16 +79,12 @@ def _pair(shared: Collective, rank: int) -> tuple[str, str] | None:
 def _buffer(shared: Collective, rank: int) -> tuple[str, str] | None:
     """A buffer of mpi4py that is too short for what comes."""
     filled, given, way = _BUFFERS[shared.call.method]
-    into, out = (_extent(_array(shared.given(name)), rank) for name in (filled, given))
+    held = (shared.given(name) for name in (filled, given))
+    into, out = (_extent(one and array_of(one), rank) for one in held)
     if way < 1 or not exceeds(out, into, 0):
         return None
     what = f"`{filled}` of this {shared.call.method}() is shorter than `{given}` of all ranks"
     return f"{what}: a crash", f"make `{filled}` N times as long as `{given}`, for N ranks"
-
-
-def _array(value: RankValue | None) -> RankValue | None:
-    """The array of ``[array, MPI.DOUBLE]``."""
-    return value.items[0] if value is not None and value.items else value
 
 
 def _list(shared: Collective, rank: int) -> tuple[str, str] | None:
@@ -108,8 +105,8 @@ def _typed(shared: Collective, rank: int) -> tuple[str, str] | None:
     method = shared.call.method
     held, given = _LISTS.get(method) or (_PAIRS | _BUFFERS).get(method, ("", "", 0))[:2]
     into, one = shared.given(held), shared.given(given)
-    if into is None or one is None or (method in _BUFFERS and (into.items or one.items)):
-        return None  # `[array, MPI.DOUBLE]` says itself what it is
+    if into is None or one is None:
+        return None
     kinds = {dtype(value, rank) for value in (into.items or (into,))}
     kind, other = kinds.pop() if len(kinds) == 1 else None, dtype(one, rank)
     if None in (kind, other) or kind == other:

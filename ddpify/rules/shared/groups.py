@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Final
+from typing import Final
 
 from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import Collective, is_world
-from ddpify.ranks.members import Members
 from ddpify.ranks.members import members as numbers_of
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import IDENTITY, Origin
 from ddpify.ranks.values import text
-from ddpify.rules.shared.arms import group_of
 from ddpify.rules.shared.complaints import Complaint
 from ddpify.rules.shared.lengths import length, stays
 from ddpify.rules.shared.roots import OF_ALL
@@ -106,26 +104,16 @@ def _leaves_out(made: RankCall, call: RankCall, root: int) -> bool:
     if members is None:
         return False
     named = numbers_of(made, 0)
-    if isinstance(named, frozenset):
-        return sizes.with_two(root) not in named
-    bounds = _bounds(members)
-    if bounds is not None and all(isinstance(bound, int) for bound in bounds):
-        return sizes.with_two(root) not in range(*map(sizes.with_two, bounds))
+    if named is not None:
+        return all(root not in one for one in named)
     apart = any(guard.test.by_rank for guard in call.conditions)
-    starts = getattr(bounds[0], "key", "") if bounds else ""
-    # one group for each round, from another number on
-    return "element@" in starts and not apart
-
-
-def unlike(one: Collective, other: Collective) -> bool:
-    """Whether two calls that meet are in two groups, in both of which both ranks are."""
-    return group_of(one) != group_of(other)
+    return _is_of_round(members) and not apart
 
 
 def others(one: RankCall, other: RankCall) -> bool:
     """Whether two new_group() that meet are of other members."""
-    first, second = numbers_of(one, 0), numbers_of(other, 1)
-    return None not in (first, second) and set(first or ()) != set(second or ())
+    named = (numbers_of(one, 0) or (), numbers_of(other, 1) or ())
+    return all(named) and set(named[0][0]) != set(named[1][0])
 
 
 def _short(shared: Collective) -> Complaint | None:
@@ -137,10 +125,11 @@ def _short(shared: Collective) -> Complaint | None:
     if value is None or made is None or made.call is None or node is None:
         return None
     for rank in (0, 1):
-        inside, number = numbers_of(made.call, rank), length(value, rank)
-        if inside is None or rank not in inside or not shared.call.ranks & (1 << rank):
+        inside, number = numbers_of(made.call, rank) or (), length(value, rank)
+        if len(inside) != 1 or rank not in inside[0] or not shared.call.ranks & (1 << rank):
             continue
-        if number and not _fits(number, inside) and stays(shared.call, node):
+        fits = any(sizes.in_worlds(operator.eq, number, len(inside[0])))
+        if number and not fits and stays(shared.call, node):
             return Complaint(
                 shared.call.site,
                 f"`{name}` has another length than the group has members: a crash",
@@ -150,17 +139,13 @@ def _short(shared: Collective) -> Complaint | None:
     return None
 
 
-def _fits(number: int, inside: Members) -> bool:
-    """Whether it may be the number of members, with some number of processes."""
-    named = isinstance(inside, frozenset)
-    return not named or any(sizes.in_worlds(operator.eq, number, len(inside)))
-
-
-def _bounds(members: RankValue) -> tuple[Any, ...] | None:
-    """The arguments of ``list(range(a, b))``; of ``[2, 3]`` nothing."""
+def _is_of_round(members: RankValue) -> bool:
+    """Whether there is one group for each round of a loop, from another number on:
+    ``list(range(a, b))``."""
     made = members.made_by("builtins.list", "builtins.range")
     if made is None or made.call is None or not made.call.args:
-        return None
+        return False
+    first = made.call.args[0]
     if made.name == "builtins.list":
-        return _bounds(made.call.args[0])
-    return tuple(arg.atoms[0] for arg in made.call.args)
+        return _is_of_round(first)
+    return "element@" in getattr(first.atoms[0], "key", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.wrapped import modules_of
 
@@ -26,3 +26,10 @@ def steps_alike(run: Run, covers: Callable[[RankThing], bool]) -> bool:
     clips or decays."""
     made = optimizers(run, covers)
     return bool(made) and GROWING.isdisjoint(call.method for call in made)
+
+
+def trained_by(optimizer: RankValue) -> set[RankThing]:
+    """The models whose parameters an optimizer of torch was given."""
+    made = [thing.call for thing in optimizer.things if thing.call is not None]
+    given = [call.args[0] for call in made if call.name.startswith("torch.optim.") and call.args]
+    return {model for value in given for model in modules_of(value)}
