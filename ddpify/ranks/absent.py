@@ -25,10 +25,7 @@ def note_absent(m: RankMachine, f: RankFrame, value: RankValue, node: ast.AST) -
 
 def note_unset(m: RankMachine, f: RankFrame, value: RankValue, node: ast.Name) -> None:
     """Keep that a rank reads a name that only the other one has set: ``if rank == 0: x = 1``."""
-    frame: RankFrame | None = f
-    while frame is not None and node.id not in frame.names:
-        frame = frame.outer
-    held = frame.partial.get(node.id) if frame is not None else None
+    held = f.partial.get(node.id)
     if held is not None and held[0] is value and _comes_here(m, held[1]):
         where = (node, f.module, f.function)
         m.run.absent.append(Lacking(m.tick(), value, held[1], *where, held[2]))

@@ -13,7 +13,7 @@ from ddpify.ranks import leaving, narrowing
 from ddpify.ranks.aliases import is_container
 from ddpify.ranks.events import Exit
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import ALL, RankGuard, RankLoop, RankValue
+from ddpify.ranks.model import ALL, RANK0, RANK1, RankGuard, RankLoop, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, IDENTITY, RANDOM, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import Branch, End, Item, Repeat, Split
@@ -144,37 +144,29 @@ def _merge(
             if takes == [live, live] and not why:
                 narrowing.remember(m, test, merged[same], sources[0])
         m.write(space, key, merged[same])
-        rank = _without(f, (space, key), old, takes, results)
-        if rank is not None and test.by_rank:
-            reasons = (origin for origin in test.origins if origin.kind in IDENTITY)
-            why_not = min(reasons, key=lambda origin: origin.site)
-            f.partial[key] = (merged[same], rank, why_not)
+        if old is None and test.by_rank and not _is_defined(f, key):
+            _note_partial(f, test, (number, key), merged[same], takes, results)
 
 
-def _without(
+def _note_partial(
     f: RankFrame,
-    name: tuple[dict[str, RankValue], str],
-    old: RankValue | None,
+    test: RankValue,
+    name: tuple[int, str],
+    value: RankValue,
     takes: list[int],
     results: list[Any],
-) -> int | None:
-    """The rank that goes on without a name, which the other has set in its arm."""
-    space, key = name
-    if old is not None or takes[0] & takes[1] or space is not f.names or _is_defined(f, key):
-        return None
-    for may, (after, _, changes) in zip(takes, results, strict=True):
-        if (id(space), key) not in changes and may & after:
-            return 0 if may & after & 1 else 1
-    return None
+) -> None:
+    """Keep that one rank goes on without a name, which the other has set in its arm."""
+    reasons = (origin for origin in test.origins if origin.kind in IDENTITY)
+    why = min(reasons, key=lambda origin: origin.site)
+    for may, (_, _, changes) in zip(takes, results, strict=True):
+        if may in (RANK0, RANK1) and name not in changes:
+            f.partial[name[1]] = (value, may >> 1, why)
 
 
 def _is_defined(f: RankFrame, name: str) -> bool:
-    """Whether a name of a file is also that of something else: ``if rank: print = silent``."""
-    if f.function is not None:
-        return False
-    module = f.module
-    others = (module.functions, module.classes, module.imports)
-    return hasattr(builtins, name) or bool(module.stars) or any(name in one for one in others)
+    """Whether a name of a file is also one from elsewhere: ``if rank: print = silent``."""
+    return f.function is None and (hasattr(builtins, name) or bool(f.module.stars))
 
 
 def end(m: RankMachine, f: RankFrame, kind: str, node: ast.AST) -> None:

@@ -71,8 +71,8 @@ def note_text(m: RankMachine, f: RankFrame, node: ast.Compare, sides: Sides) -> 
     """Keep that the text of a rank is compared with the number: ``environ["RANK"] == 0``."""
     for one, other in (sides, sides[::-1]):
         number = other.constant
-        if type(number) is int and str(number) in one.atoms and one.by_rank:
-            reasons = (origin for origin in one.origins if origin.kind in IDENTITY)
+        reasons = [origin for origin in one.origins if origin.kind in IDENTITY]
+        if reasons and type(number) is int and str(number) in one.atoms:
             m.run.texts[f.module.site(node)] = min(reasons, key=lambda origin: origin.site)
 
 
@@ -98,7 +98,7 @@ def _is_unset(m: RankMachine) -> bool:
     spawned = {call.node for call in m.run.calls if call.name == SPAWN}
     if not any(call.node in spawned for call in m.here.stack):
         return False
-    if any(call.name in _SETTING for call in m.run.calls):
+    if "os.environ" in m.patched or any(call.name in _SETTING for call in m.run.calls):
         return False
     stored = (one.key for one in m.run.stores if "os.environ" in one.base.names())
     return all(key.replace("_", "").isupper() and "RANK" not in key for key in stored)

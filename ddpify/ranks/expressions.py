@@ -36,6 +36,7 @@ from ddpify.ranks.values import (
     Hashed,
     Many,
     constant,
+    differs,
     gathered,
     key_of,
     per_rank,
@@ -112,7 +113,11 @@ def _bool(m: RankMachine, f: RankFrame, node: ast.BoolOp) -> RankValue:
             m.here = m.here.under(RankGuard(value, operand, f.module, is_and, left))
             m.live = left
     m.live, m.here = live, here
-    return chain(is_and, values)
+    told = chain(is_and, values)
+    if told.known and differs(told):  # the whole is right, though one of them is text
+        for one in node.values:
+            m.run.texts.pop(f.module.site(one), None)
+    return told
 
 
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {

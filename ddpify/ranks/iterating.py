@@ -13,7 +13,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import NONE, Many, differs, holders, merge, same, spread, symbol, turn
+from ddpify.ranks.values import NONE, Many, differs, holders, merge, spread, symbol, turn
 
 MAX_UNROLLED, MAX_WORDS = 6, 4
 
@@ -89,24 +89,23 @@ _TABLES = frozenset({"builtins.dict", "collections.OrderedDict", "builtins.vars"
 def own_length(m: RankMachine, over: RankValue) -> bool:
     """Whether the number of rounds is each rank's own: ``range`` of something local."""
     made = over.made_by("builtins.range", "builtins.list", "builtins.tuple")
-    if made is None or made.call is None or _is_dealt_by_numbers(made):
+    if made is None or made.call is None:
         return False
     return any(
         m.own(arg.origins) or (arg.known and differs(arg)) or _found_by_one(arg)
-        for arg in made.call.args
+        for arg in _asked(made.name, made.call.args)
         if not any(t.call is not None and t.call.method in _ENTRIES for t in arg.things)
     )
 
 
-def _is_dealt_by_numbers(made: RankThing) -> bool:
-    """``range(rank, end, world_size)``: as many for each rank, as far as the end is known."""
-    args = made.call.args if made.call is not None and made.name == "builtins.range" else ()
-    if len(args) != 3 or args[0].atoms != (0, 1) or not sizes.is_world_size(args[2].constant):
-        return False
-    end = args[1]
-    if isinstance(end.constant, int):
-        return end.constant % 2 == 0
-    return not end.known and not end.local and same(*end.atoms)
+def _asked(name: str, args: tuple[RankValue, ...]) -> tuple[RankValue, ...]:
+    """What the number of rounds hangs on: ``range(rank, end, world_size)`` has as many on each rank
+    if the end has, and divides as far as it is known."""
+    if name != "builtins.range" or len(args) != 3 or args[0].atoms != (0, 1):
+        return args
+    end, step = args[1:]
+    divides = not isinstance(end.constant, int) or end.constant % 2 == 0
+    return (end,) if divides and sizes.is_world_size(step.constant) else args
 
 
 def _found_by_one(value: RankValue) -> bool:

@@ -70,13 +70,13 @@ def join(m: RankMachine, f: RankFrame, one: ReadBlock, through: int) -> None:
     """After a block: what is set is what any of those had set who come here; ``through``: the
     ranks that may have come to its end."""
     spaces = {key: space for left in one.left for key, (space, _) in left.changes.items()}
-    if any(left.ranks & ~(through | one.stayed) for left in one.left):  # they set no more
+    reasons = _reasons(m, one)
+    if reasons or any(left.ranks & ~(through | one.stayed) for left in one.left):  # set no more
         names = f.names if "return" in one.kinds else None
         spaces |= {key: space for key, (space, _) in m.since(one.mark, names).items()}
     if not spaces:
         return
     first = m.before(one.mark)
-    reasons = _reasons(m, one)
     alone = any(m.is_local(guard.test, one.live) for left in one.left for guard in left.guards)
     for (number, key), space in spaces.items():
         now = space.get(key)

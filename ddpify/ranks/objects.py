@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -12,7 +12,6 @@ from ddpify.ranks import naming
 from ddpify.ranks.containers import elements, pair
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import CLOCK, Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
@@ -202,29 +201,15 @@ def _on_signal(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     What it sets may be set on some ranks, and on each at another moment.
     """
     may = symbol(f"signal@{f.module.path}:{one.node.lineno}")
-    calls = _called_later(1, "handler")
-    m.branch(f, may, one.node, (lambda: calls(m, f, one), lambda: None))
+    mark, handler = len(m.journal), one.arg(1, "handler")
+    if handler is None or not any(thing.kind == "function" for thing in handler.things):
+        return result(one)
     apart = frozenset({Origin(CLOCK, "a signal", one.site)})
-    handler = one.arg(1, "handler")
-    for thing in handler.things if handler is not None else ():
-        for space, name in _set_by(m, thing):
-            m.write(space, name, replace(symbol(f"{name} by {may.atoms[0]}"), origins=apart))
+    given = (replace(symbol("signal number"), origins=apart), symbol("stack frame"))
+    m.branch(f, may, one.node, (lambda: m.apply(f, handler, one.node, given), lambda: None))
+    for (_, name), (space, _) in m.since(mark, None).items():
+        m.write(space, name, replace(symbol(f"{name} by {may.atoms[0]}"), origins=apart))
     return result(one)
-
-
-def _set_by(m: RankMachine, thing: RankThing) -> Iterator[tuple[dict[str, RankValue], str]]:
-    """The globals that a function sets, and the attributes of the object whose method it is."""
-    if thing.kind != "function" or not isinstance(thing.info, FunctionDefinition):
-        return
-    node, space = thing.info.node, naming.namespace(m, thing.info.module).attrs
-    own = [arg.arg for arg in node.args.args[:1]]
-    owners = [thing.receiver] if thing.receiver is not None else []
-    for one in ast.walk(node):
-        if isinstance(one, ast.Global):
-            yield from ((space, name) for name in one.names)
-        elif isinstance(one, ast.Attribute) and ast.unparse(one.value) in own:
-            stored = owners if isinstance(one.ctx, ast.Store) else ()
-            yield from ((owner.attrs, one.attr) for owner in stored)
 
 
 def _named_replace(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:

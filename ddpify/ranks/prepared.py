@@ -17,7 +17,7 @@ from ddpify.ranks.other_libraries import ENGINE
 from ddpify.ranks.process_groups import meet
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
-from ddpify.ranks.values import Made, of, symbol
+from ddpify.ranks.values import of, symbol
 
 _ACCELERATE: Final = "prepare prepare_model prepare_optimizer prepare_data_loader".split()
 _FABRIC: Final = "setup setup_module setup_optimizers setup_dataloaders".split()
@@ -81,9 +81,6 @@ def _wrapped(m: RankMachine, f: RankFrame, one: RankCall, value: RankValue) -> R
     Not around a frozen one, nor in a file that may choose other engines, whose wrappers have the
     model's attributes.
     """
-    if one.name in SETS_UP and value.things and all(map(is_model, value.things)):
-        apart = Made(f"prepared@{one.site}")  # the same things, by a name that is not the old one
-        return replace(value, atoms=(apart, apart))
     if one.name not in _WRAPS or not value.things or not all(map(is_model, value.things)):
         return value
     kept = one.kwargs.get("evaluation_mode")

@@ -49,6 +49,11 @@ def test_a_reduced_loss_that_is_divided_halves_the_gradient(seen: Seen) -> None:
         assert found == {"loss": 3.0, "gradients": [0.75], "warned": True}
 
 
+def test_averaged_gradients_that_are_divided_are_half_of_them(seen: Seen) -> None:
+    for before, after in seen["divided_again"]:
+        assert (before, after) == ([1.5], [0.75])
+
+
 def test_reentrant_checkpoints_mark_twice_where_unused_ones_are_looked_for(seen: Seen) -> None:
     for found in seen["recomputed"]:
         assert "Expected to mark a variable ready only once" in found["reentrant, unused"]

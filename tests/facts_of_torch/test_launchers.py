@@ -38,6 +38,22 @@ def test_torchrun_sets_local_rank_and_passes_nothing() -> None:
     assert [rank["option"] for rank in ranks] == [0, 0], "the default of --local_rank"
 
 
+def test_a_rank_in_the_environment_is_text_and_equals_no_number() -> None:
+    assert [rank["rank is"] for rank in told()[1]] == [["0"], ["1"]]
+
+
+def test_spawned_processes_find_no_rank_in_their_environment(tmp_path: Path) -> None:
+    (tmp_path / "spawned.py").write_text(
+        "import os, torch.multiprocessing as mp\n"
+        "def work(rank): print([rank, os.environ.get('RANK')], flush=True)\n"
+        "if __name__ == '__main__': mp.spawn(work, nprocs=2)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "spawned.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert sorted(done.stdout.splitlines()) == ["[0, None]", "[1, None]"], done.stderr
+
+
 def test_processes_of_a_job_without_seed_draw_apart() -> None:
     first, second = (rank["draws"] for rank in told()[1])
     assert all(one != other for one, other in zip(first, second, strict=True))

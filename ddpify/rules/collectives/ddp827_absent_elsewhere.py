@@ -125,5 +125,16 @@ RULE = Rule(
             for part in parts or ():
                 print(part)
             """),
+        on_ranks(
+            "print(join('logs', PLACE))",
+            top="""
+            import os
+            from os.path import *
+
+            if int(os.environ["RANK"]) == 0:
+                join = "/".join
+            PLACE = join("a", "b")
+            """,
+        ),
     ),
 )

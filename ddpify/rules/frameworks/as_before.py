@@ -21,9 +21,8 @@ def as_before(run: Run, calls: Iterable[RankCall]) -> Iterator[tuple[RankCall, R
         own = forward.receiver
         if own is None or forward not in trained or not _is_of_one_name(forward):
             continue
-        alike = (c for v, c in given if v.atoms == own.atoms and c.order < forward.order)
-        call = next((one for one in alike if one.everywhere), None)
-        if call is not None:
+        alike = (c for v, c in given if v.things == own.things and c.order < forward.order)
+        if (call := next(alike, None)) is not None:
             yield forward, call
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.hooks import BATCHES, TRAINER
+from ddpify.ranks.hooks import TRAINER
 from ddpify.ranks.model import ALL, RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
@@ -56,9 +56,8 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _is_progress(call: RankCall) -> bool:
     """Whether a step of training prints of its own batch: nothing that was kept of several."""
-    hook = training(call)
     kept = (thing for value in call.given for thing in value.sources() if thing.kind == "attribute")
-    return hook is not None and hook.name in BATCHES and next(kept, None) is None
+    return training(call) is not None and next(kept, None) is None
 
 
 def _is_own_file(run: Run, call: RankCall) -> bool:

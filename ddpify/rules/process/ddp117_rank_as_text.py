@@ -46,7 +46,8 @@ RULE = Rule(
     good=(
         PROCESS,
         changed(PROCESS, (_ASKED, 'if int(os.environ["RANK"]) == 0:')),
-        changed(PROCESS, (_ASKED, 'if os.environ["RANK"] == "0":')),
+        changed(PROCESS, (_ASKED, 'if os.environ["RANK"] == "0" and "1" != 1:')),
+        changed(PROCESS, (_ASKED, 'if os.environ["RANK"] == 0 or os.environ["RANK"] == "0":')),
         changed(PROCESS, (_ASKED, 'if os.environ.get("RANK", -1) == -1 or dist.get_rank() == 0:')),
     ),
 )

@@ -10,7 +10,7 @@ from ddpify.ranks.origins import Symbol
 from ddpify.ranks.sizes import Sized, world_size
 
 _FOLLOWED: Final = frozenset("mean sum squeeze to float".split())
-_PRODUCTS: Final = {"div": -1, "divide": -1, "true_divide": -1, "mul": 1, "multiply": 1}
+PRODUCTS: Final = {"div": -1, "divide": -1, "true_divide": -1, "mul": 1, "multiply": 1}
 _SIZES: Final = world_size().worlds
 
 
@@ -21,7 +21,7 @@ def power(value: RankValue) -> int:
         return _power(value.atoms[0]) or 0
     if call.name.endswith(".GradScaler.scale") and call.args:
         return power(call.args[0])
-    factor = _PRODUCTS.get(call.method.rstrip("_"))
+    factor = PRODUCTS.get(call.method.rstrip("_"))
     operands = [*([call.receiver] if call.receiver is not None else []), *call.args]
     if factor is not None and len(operands) == 2:
         return power(operands[0]) + factor * power(operands[1])

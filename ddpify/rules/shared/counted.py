@@ -27,23 +27,39 @@ def divides_evenly(value: RankValue) -> bool:
 
 def stops_if_uneven(module: Module) -> bool:
     """Whether a file asks that what it deals with a stride divides: ``assert n % world == 0``."""
-    steps: set[str] = set()
-    asked: set[str] = set()
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Slice) and node.step is not None:
-            steps.add(ast.unparse(node.step))
-        elif isinstance(node, ast.Call) and last_name(node.func) == "range" and node.args[2:]:
-            steps.add(ast.unparse(node.args[2]))
-        elif isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node.body)):
-            asked |= {ast.unparse(one) for one in _divisors(node.test)}
-    return not steps.isdisjoint(asked)
+    nodes = list(ast.walk(module.tree))
+    given = {ast.unparse(t): n.value for n in nodes if isinstance(n, ast.Assign) for t in n.targets}
+    asked = [one for node in nodes for one in _divisions(node)]
+    return any(
+        ast.unparse(step) == ast.unparse(one.right) and _words(of, given) & _words(one.left, given)
+        for of, step in filter(None, map(_stride, nodes))
+        for one in asked
+    )
 
 
-def _divisors(test: ast.expr) -> Iterator[ast.expr]:
-    """What a condition divides by."""
-    for one in ast.walk(test):
-        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod):
-            yield one.right
+def _stride(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+    """``rows`` and ``n`` of ``rows[i::n]``, ``end`` and ``n`` of ``range(i, end, n)``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        return (node.value, node.slice.step) if node.slice.step is not None else None
+    if isinstance(node, ast.Call) and last_name(node.func) == "range" and node.args[2:]:
+        return node.args[1], node.args[2]
+    return None
+
+
+def _divisions(node: ast.AST) -> Iterator[ast.BinOp]:
+    """What a condition divides by what, without which the program goes no further."""
+    if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node.body)):
+        for one in ast.walk(node.test):
+            if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod):
+                yield one
+
+
+def _words(node: ast.expr, given: dict[str, ast.expr]) -> set[str]:
+    """The names in an expression and in what the file gives to it; ``args.size`` is one."""
+    nodes = [*ast.walk(node), *ast.walk(given.get(ast.unparse(node), node))]
+    owners = {id(one.value) for one in nodes if isinstance(one, ast.Attribute)}
+    named = (one for one in nodes if isinstance(one, (ast.Name, ast.Attribute)))
+    return {ast.unparse(one) for one in named if id(one) not in owners} - {"len", "list", "range"}
 
 
 def _numbers(value: RankValue) -> Iterator[int]:

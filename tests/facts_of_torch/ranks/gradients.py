@@ -130,6 +130,16 @@ def reduced_loss(rank: int) -> Any:
     }
 
 
+def divided_again(rank: int) -> Any:
+    """Gradients that the wrapper has averaged, before and after a division by two ranks."""
+    model = DDP(Sum())
+    model(batch(rank)).sum().backward()
+    before = gradients(model)
+    for parameter in model.parameters():
+        parameter.grad.div_(dist.get_world_size())
+    return before, gradients(model)
+
+
 class _Recomputed(Sum):
     def __init__(self, reentrant: bool) -> None:
         super().__init__("a", "b")

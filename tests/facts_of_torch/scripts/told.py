@@ -21,6 +21,7 @@ if __name__ == "__main__":
             {
                 "local rank": os.environ["LOCAL_RANK"],
                 "rank": os.environ["RANK"],
+                "rank is": [number for number in (0, 1, "0", "1") if os.environ["RANK"] == number],
                 "option": parser.parse_args().local_rank,
                 "arguments": sys.argv[1:],
                 "seed of hashes": os.environ.get("PYTHONHASHSEED"),
