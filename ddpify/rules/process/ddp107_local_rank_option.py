@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks.model import RankCall
+from ddpify.ranks.options import destination
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
-from ddpify.rules.shared.options import additions, destination, is_local_rank
+from ddpify.rules.shared.options import additions, is_local_rank
 from ddpify.rules.shared.written import attribute_is_read
 
 
