@@ -151,6 +151,5 @@ def _is_handler(guard: RankGuard) -> bool:
 def _is_ended(run: Run, call: RankCall) -> bool:
     """Whether a library may have ended the other ranks: ``launcher.exit_unless_leader()``."""
     return any(
-        one.alone and one.order < call.order and ends_others(one.method)
-        for one in run.calls
+        one.alone and one.order < call.order and ends_others(one.method) for one in run.calls
     )
