@@ -191,8 +191,6 @@ def _is_serious(one: Finding) -> bool:
 
 def _lowered(one: Finding, line: Site) -> Finding:
     """What would happen if several processes ran a program that is started as one."""
-    if not _is_serious(one):
-        return one
     return replace(one, severity=Severity.NOTE, way=((line, _AS_ONE), *one.way))
 
 

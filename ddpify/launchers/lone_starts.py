@@ -32,6 +32,7 @@ _HANDED = re.compile(rf"{_LAUNCHES}|\.sh\b|\b(?:sbatch|bsub|qsub)\b")
 # And so may any other file which names it anywhere: a program, a configuration, a notebook.
 _STARTS = re.compile(
     rf"{_LAUNCHES}|notebook_launcher|Popen|subprocess|os\.system|sys\.executable|submitit|\.sh\b"
+    r"|PyTorchJob|MPIJob"  # of Kubernetes, which start plain python on each node
 )
 _PEERS = re.compile(r"(?:^|\s)(?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR)=", re.MULTILINE)
 _SEVERAL = re.compile(

@@ -40,7 +40,7 @@ _HOT = tuple(
     " spawn( Accelerator Fabric Trainer DataLoader Sampler Dataset nn.Module nn.Sequential"
     " torch.compile deepcopy .parameters() .Adam .SGD optim. backward( prepare( .apply( no_grad"
     " autocast time.time monotonic perf_counter random shuffle environ parse_args yield"
-    " instantiate LightningCLI".split()
+    " instantiate LightningCLI sys.exit".split()
 )
 # What a model's forward, entered at every call, has to say.
 _NARROW = re.compile(

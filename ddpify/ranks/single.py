@@ -64,7 +64,7 @@ def may_be_alone(run: Run) -> bool:
     a group only where it finds others, starts none, and trains no model for several."""
     if not run.complete or run.assumed or _trains_for_several(run):
         return False
-    begins = any(run.named(*_DEVICES, *words.COMMANDLINES))
+    begins = any(run.named(*_DEVICES))
     starts = any(_STARTS.search(module.source.text) for module in run.modules.values())
     joins = (*run.openings, *run.named("deepspeed.init_distributed", "deepspeed.initialize"))
     return not begins and not starts and all(map(_is_chosen, joins))
@@ -72,19 +72,12 @@ def may_be_alone(run: Run) -> bool:
 
 def _trains_for_several(run: Run) -> bool:
     """Whether it was written for several processes, whatever a first example starts."""
-    if any(map(_is_of_a_trainer, run.methods("train"))):
+    if any(run.named(f"{words.HF_TRAINER}.train")):
         return True
     return bool(run.backwards) and any(
         call.name in _WRAPS or call.name in prepared.CALLS or call.method in _MEETS
         for call in run.calls
     )
-
-
-def _is_of_a_trainer(call: RankCall) -> bool:
-    """Whether the Hugging Face Trainer, or one that is made of it, is asked to train."""
-    things = call.receiver.things if call.receiver is not None else ()
-    own = (thing.cls.inherits(words.HF_TRAINER) for thing in things if thing.cls is not None)
-    return call.name == f"{words.HF_TRAINER}.train" or any(own)
 
 
 def _is_chosen(opening: RankCall) -> bool:

@@ -112,6 +112,10 @@ WRITTEN = {
         "",
         'if not dist.is_initialized():\n        dist.init_process_group("gloo")',
     ),
+    "a-return-behind-the-group": (
+        "",
+        'dist.init_process_group("gloo")\n    if not os.path.exists("data"):\n        return',
+    ),
     "a-group-for-gpus": (
         "",
         'if torch.cuda.is_available():\n        dist.init_process_group("nccl")',

@@ -96,6 +96,7 @@ def test_with_another_start_nothing_is_said(command: str, tmp_path: Path) -> Non
         ("run_py", "submitit.submit('tools/infer.py')\n"),
         ("run_toml", "tasks = ['dist.sh tools/infer.py']\n"),
         ("job_yaml", "command:\n  - torchrun\n  - tools/infer.py\n"),
+        ("pod_yaml", "kind: PyTorchJob\ncommand: [python, tools/infer.py]\n"),
         ("jobs__train", "#!/bin/bash\ntorchrun tools/infer.py\n"),
         ("jobs__train_pbs", "#PBS -l nodes=2\nmpirun python tools/infer.py\n"),
         ("_ci__config_yml", "- run: torchrun tools/infer.py\n"),

@@ -139,8 +139,7 @@ def _may_have_left(run: Run, call: RankCall) -> bool:
     for entered, frame in zip(entries, call.way, strict=True):
         since = entered.order if entered is not None else -1
         for leave in run.exits_of.get(frame.function, ()):
-            within = since < leave.order < call.order and leave.module is frame.module
-            if within and _parts(run, leave, frame):
+            if since < leave.order < call.order and _parts(run, leave, frame):
                 return True
     ended = (one for one in run.exits if one.kind == "stop" and one.order < call.order)
     return any(_parts(run, one, None) for one in ended) or _is_ended(run, call)
@@ -159,6 +158,5 @@ def _is_handler(guard: RankGuard) -> bool:
 def _is_ended(run: Run, call: RankCall) -> bool:
     """Whether a library may have ended the other ranks: ``launcher.exit_unless_leader()``."""
     return any(
-        one.alone and one.target is None and one.order < call.order and ends_others(one.method)
-        for one in run.calls
+        one.alone and one.order < call.order and ends_others(one.method) for one in run.calls
     )
