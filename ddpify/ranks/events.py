@@ -116,6 +116,13 @@ class Exit:
         """The place of the loop."""
         return self.module.site(self.node)
 
+    def ends(self, loop: RankLoop) -> bool:
+        """Whether it may end a loop: a ``return`` none around the call of its function."""
+        inner = self.function.node if self.kind == "return" and self.function else None
+        return loop in self.loops and (
+            inner is None or any(node is loop.node for node in ast.walk(inner))
+        )
+
 
 @dataclass(frozen=True)
 class Here:

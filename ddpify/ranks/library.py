@@ -87,8 +87,9 @@ def _is_of_metric(m: RankMachine, one: RankCall) -> bool:
     made = [thing.call for thing in held.sources() if thing.call is not None]
     if any("sync_on_compute" in call.kwargs for call in made) or not _has_group(m):
         return False
-    before = (call for call in reversed(m.run.calls) if call is not one and call.receiver)
-    last = next((call for call in before if call.receiver.things == held.things), None)
+    before = (call for call in reversed(m.run.calls) if call is not one)
+    own = (call for call in before if call.receiver and call.receiver.things == held.things)
+    last = next(own, None)
     return last is None or last.method != "compute" or not last.everywhere
 
 

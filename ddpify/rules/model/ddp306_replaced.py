@@ -11,7 +11,6 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
 from ddpify.rules.shared.parameters import has_parameters
 from ddpify.rules.shared.wrapped import (
-    CONTAINERS,
     Wrap,
     comes_after,
     followed,
@@ -54,9 +53,7 @@ def _asked(one: Store | RankCall, wrap: Wrap) -> Site:
 def _changes(run: Run, wrap: Wrap) -> Iterator[tuple[Store | RankCall, str]]:
     for store in run.stores:
         if store.element:
-            things = store.base.things
-            grows = all(t.kind == "attribute" or t.name in CONTAINERS for t in things)
-            if grows and _inside(wrap, store.base) and _are_new(wrap, store.value):
+            if _inside(wrap, store.base) and _are_new(wrap, store.value):
                 yield store, "a layer is added"
             continue
         if store.key in ("data", "grad") or not _inside(wrap, store.base):
@@ -67,8 +64,7 @@ def _changes(run: Run, wrap: Wrap) -> Iterator[tuple[Store | RankCall, str]]:
         if call.receiver is not None and _inside(wrap, call.receiver):
             yield call, f"`{call.method}` makes new parameters"
     for call in run.methods("append", "insert"):
-        held = call.receiver
-        grows = held is not None and held.names() <= CONTAINERS and _inside(wrap, held)
+        grows = call.receiver is not None and _inside(wrap, call.receiver)
         if grows and any(_are_new(wrap, value) for value in call.args):
             yield call, "a layer is added"
 

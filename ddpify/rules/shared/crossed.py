@@ -34,7 +34,7 @@ def _by_name(held: list[_Meeting]) -> list[_Meeting]:
     owners = [{one[0] for one in side if one} for side in sides]
     names = [[one[1] for one in side if one] for side in sides]
     alike = sorted(names[0]) == sorted(names[1]) and len(set(names[0])) == len(names[0])
-    if not alike or any(len(one) != 1 for one in owners) or owners[0] == owners[1]:
+    if not alike or any(len(one) != 1 for one in owners):
         return []
     return [
         (one, other, ("", a), ("", b)) for (one, other, *_), a, b in zip(held, *names, strict=True)

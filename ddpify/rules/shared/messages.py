@@ -209,7 +209,7 @@ class _Turns:
         way = {one.function for one in self.call.way}
         for left in self.run.exits:
             mine = left.ranks & (1 << self.rank) and left.function in way
-            ends = mine and not set(left.loops).isdisjoint(self.call.loops)
+            ends = mine and any(map(left.ends, self.call.loops))
             if ends and left.kind not in ("continue", ABORT):
                 yield f"left at {left.site}"
 
