@@ -42,8 +42,8 @@ _OF_FRAMEWORKS: Final = {
 _Given = tuple[RankValue, int]
 _PAD, _TYPE = "pad to the longest first", "give the dtype"
 _KEEPING: Final = frozenset(
-    """cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze flatten
-    ravel""".split()
+    """cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze
+    flatten""".split()
 )
 _PICKING: Final = frozenset({"nonzero", "masked_select", "unique", "argwhere", "flatnonzero"})
 _MASKS: Final = frozenset((name,) for name in "Eq NotEq Lt LtE Gt GtE".split())
@@ -148,7 +148,7 @@ def _own_size(value: RankValue) -> bool:
 
 
 def _keeps_own_size(call: RankCall) -> bool:
-    if call.name in ("torch.cat", "torch.concat", "torch.hstack", "torch.vstack") and call.args:
+    if call.name == "torch.cat" and call.args:
         return any(map(_own_size, call.args[0].items or ()))
     kept = call.receiver if call.method in _KEEPING else None
     return call.method in _PICKING or (kept is not None and _own_size(kept))
