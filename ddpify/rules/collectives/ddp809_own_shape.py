@@ -42,8 +42,8 @@ _OF_FRAMEWORKS: Final = {
 _Given = tuple[RankValue, int]
 _PAD, _TYPE = "pad to the longest first", "give the dtype"
 _KEEPING: Final = frozenset(
-    """cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze flatten
-    ravel""".split()
+    """cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze
+    flatten""".split()
 )
 _PICKING: Final = frozenset({"nonzero", "masked_select", "unique", "argwhere", "flatnonzero"})
 _MASKS: Final = frozenset((name,) for name in "Eq NotEq Lt LtE Gt GtE".split())

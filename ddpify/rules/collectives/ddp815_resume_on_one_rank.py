@@ -79,7 +79,7 @@ def _computed_later(run: Run, load: RankCall) -> RankCall | None:
         if not loaded.isdisjoint(call.receiver.things)
     }
     for met in run.calls if forwards else ():
-        if met.order > load.order and met.everywhere and collective(met) is not None:
+        if collective(met) is not None:
             made = {thing.call for value in met.given for thing in value.sources()}
             if not forwards.isdisjoint(made):
                 return met

@@ -126,6 +126,16 @@ RULE = Rule(
                 print(part)
             """),
         on_ranks(
+            "print(rank)",
+            top="""
+            import os
+
+            if os.environ["RANK"] != "0":
+                print = str
+            print("begins")
+            """,
+        ),
+        on_ranks(
             "print(join('logs', PLACE))",
             top="""
             import os

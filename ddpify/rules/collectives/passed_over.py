@@ -46,7 +46,8 @@ def skipped(run: Run, met: list[RankCall]) -> Iterator[tuple[RankCall, Handler]]
             handler = next((h for h in tried.handlers if left.site.within(h.body)), None)
             if handler is None or any(one.place_in(handler.body) for one in met):
                 continue  # the ranks agree there
-            later = (c for c in met if left.loops[-1] in c.loops and c.order > left.order)
+            loop, gone = left.loops[-1].site, left.site
+            later = (c for c in met if any(gone < o.site and o.site.within(loop) for o in c.way))
             call = next((c for c in later if c.everywhere and not c.within(*JOINS)), None)
             if call is not None and handler.is_for(met_alone(run, call, tried)):
                 yield call, handler

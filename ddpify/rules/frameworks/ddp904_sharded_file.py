@@ -154,7 +154,7 @@ def _is_partitioned(call: RankCall, owners: tuple[RankThing, ...]) -> bool:
 
 def _stage(engine: RankCall) -> object:
     """The stage of ZeRO that an engine was made with, if the program spells it out."""
-    config = engine.kwargs.get("config") or engine.kwargs.get("config_params")
+    config = engine.kwargs.get("config")
     for name in ("zero_optimization", "stage"):
         config = dict(config.keys or ()).get(name) if config is not None else None
     return config.constant if config is not None else None

@@ -24,8 +24,7 @@ def early_parts(run: Run) -> Iterator[tuple[RankCall, RankCall, bool]]:
     written = [
         (write.call, write.path)
         for write in (*files(run), *checkpoints(run))
-        if write.call.everywhere and write.path is not None
-        if write.path.by_rank and _is_told(write.path)
+        if write.call.everywhere and write.path is not None and write.path.by_rank
     ]
     for call, pattern, deep in _looks(run) if written else ():
         early = [
