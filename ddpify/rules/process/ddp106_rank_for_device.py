@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks.model import RankValue
-from ddpify.ranks.origins import RANK
+from ddpify.ranks.origins import LOCAL_RANK, RANK
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
@@ -19,7 +19,7 @@ _PLAIN = ("torch.distributed.", "builtins.", "os.", "torch.device")
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield the first device whose number is the global rank."""
-    if run.session is None or run.frameworks or any(run.named(SPAWN)):
+    if run.session is None or run.frameworks or any(run.named(SPAWN)) or _is_of_one_node(run):
         return
     for choice in choices(run):
         if choice.index is not None and _is_rank(choice.index):
@@ -31,6 +31,12 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="use the local rank, LOCAL_RANK, which counts from 0 on every node",
             )
             return
+
+
+def _is_of_one_node(run: Run) -> bool:
+    """Whether the ranks are told the number on their node as theirs: two nodes never meet."""
+    told = run.session.arg(4, "rank") if run.session is not None else None
+    return told is not None and any(one.kind == LOCAL_RANK for one in told.origins)
 
 
 def _is_rank(index: RankValue) -> bool:
@@ -78,6 +84,15 @@ RULE = Rule(
                 'dist.init_process_group("nccl")\n'
                 "    local_rank = dist.get_rank() % torch.cuda.device_count()\n"
                 "    torch.cuda.set_device(local_rank)\n",
+            ),
+        ),
+        changed(
+            PROCESS,
+            (
+                _SET_UP,
+                'local_rank = int(os.environ["LOCAL_RANK"])\n'
+                '    dist.init_process_group("nccl", rank=local_rank)\n'
+                "    torch.cuda.set_device(dist.get_rank())\n",
             ),
         ),
     ),
