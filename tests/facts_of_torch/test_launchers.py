@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.training, pytest.mark.thorough]
 
 
 def run(script: str, *arguments: str, cwd: Path, timeout: float = 60) -> Completed:
-    return torchrun(SCRIPTS / script, 2, *arguments, cwd=cwd, timeout=timeout)
+    cold = sys.executable  # what torchrun does is asked here
+    return torchrun(SCRIPTS / script, 2, *arguments, cwd=cwd, timeout=timeout, python=cold)
 
 
 @cache

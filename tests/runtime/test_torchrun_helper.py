@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.support import torchrun as helper
+from tests.support import warm
 from tests.support.torchrun import ATTEMPTS, EXIT_RACE, Completed, JobTimeout, torchrun
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
-def test_a_job_at_its_limit_is_killed_with_all_its_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("usual", [True, False], ids=["usual", "warm"])
+def test_a_job_at_its_limit_is_killed_with_all_its_ranks(usual: bool, tmp_path: Path) -> None:
+    python = sys.executable if usual else warm.python()
     with pytest.raises(JobTimeout, match="still running after 12 s"):
-        torchrun(SCRIPTS / "hangs.py", 2, cwd=tmp_path, timeout=12)
+        torchrun(SCRIPTS / "hangs.py", 2, cwd=tmp_path, timeout=12, python=python)
     pids = [int(file.read_text()) for file in tmp_path.glob("pid*")]
+    time.sleep(0.5)  # the server hears of its client's end
+    assert len(pids) == 2
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists() and not zombie(pid)]
 
 

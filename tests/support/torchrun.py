@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support import warm
 
 EXIT_RACE = "terminate called without an active exception"
 ATTEMPTS = 8
@@ -48,20 +49,24 @@ def torchrun(
     env: Mapping[str, str] | None = None,
     timeout: float = 90,
     before_attempt: Callable[[], None] = lambda: None,
+    python: str = "",
 ) -> Completed:
     """Run ``script_path`` on ``nproc`` ranks of this machine. Raises JobTimeout.
+
+    ``python``: what is started, by default one that has imported torch already.
 
     ``before_attempt`` undoes what an attempt that will be repeated has written.
     """
     for _ in range(ATTEMPTS):
         before_attempt()
-        done = _run_once(script_path, nproc, args, cwd, env, timeout)
+        done = _run_once(python or warm.python(), script_path, nproc, args, cwd, env, timeout)
         if done.returncode == 0 or EXIT_RACE not in done.stderr:
             break
     return done
 
 
 def _run_once(
+    python: str,
     script_path: Path | str,
     nproc: int,
     args: tuple[str, ...],
@@ -70,7 +75,7 @@ def _run_once(
     timeout: float,
 ) -> Completed:
     with tempfile.TemporaryDirectory(prefix="torchrun-") as logs:
-        job = start([*_launcher(nproc, logs), str(script_path), *args], cwd, env)
+        job = start([*_launcher(python, nproc, logs), str(script_path), *args], cwd, env)
         try:
             out, err = job.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -108,8 +113,8 @@ def finish(job: subprocess.Popen[str], timeout: float = 120) -> tuple[str, str]:
         raise JobTimeout(f"{job.args} ran for {timeout} s\n{out}\n{err}") from None
 
 
-def _launcher(nproc: int, logs: str) -> list[str]:
-    module = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+def _launcher(python: str, nproc: int, logs: str) -> list[str]:
+    module = [python, "-m", "torch.distributed.run", "--standalone"]
     return [*module, f"--nproc_per_node={nproc}", f"--log-dir={logs}", "--redirects=3"]
 
 

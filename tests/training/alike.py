@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import torch
 
 from ddpify.settings import Settings
 from tests.projects import migrated, put
+from tests.support import warm
 from tests.support.torchrun import torchrun
 
 
@@ -20,8 +21,8 @@ def train_alike(text: str, folder: Path, settings: Settings, error: float = 1e-1
     original = put({"train.py": text}, folder / "original")
     ranks = put({"train.py": text}, folder / "ranks")
     migrated(ranks / "train.py", settings)
-    wanted = said([sys.executable, "train.py"], original)
-    assert said([sys.executable, "train.py"], ranks) == wanted, "in one process"
+    wanted = said([warm.python(), "train.py"], original)
+    assert said([warm.python(), "train.py"], ranks) == wanted, "in one process"
     alone = torch.load(original / "net.pt")
     assert same(torch.load(ranks / "net.pt"), alone, 0.0)
     done = torchrun(ranks / "train.py", 2, cwd=ranks)
@@ -33,7 +34,11 @@ def train_alike(text: str, folder: Path, settings: Settings, error: float = 1e-1
 
 
 def said(command: list[str], folder: Path) -> str:
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=folder, check=True, capture_output=True, text=True, env=environment
+    )
+    return done.stdout
 
 
 def numbers(text: str) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TypeVar
 
 from ddpify.verify.launch import ProcessLaunch, run_ranks, run_single
 from ddpify.verify.recording import Job
+from tests.support import warm
 from tests.training.projects import Project
 
 A = TypeVar("A")
@@ -61,7 +61,7 @@ def side_by_side(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]
 def _launch(tree: Path, argv: list[str], out: Path, observe: tuple[str, ...]) -> ProcessLaunch:
     tree = tree.resolve()
     return ProcessLaunch(
-        python=sys.executable,
+        python=warm.python(),
         folder=tree,
         cwd=tree,
         script=Path(argv[0]),

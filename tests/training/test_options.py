@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import torch
 
 from ddpify.settings import Settings
 from tests.projects import migrated
+from tests.support import warm
 from tests.support.torchrun import torchrun
 from tests.training.alike import same, train_alike
 from tests.training.one_line.reader import variants
@@ -37,7 +37,7 @@ def test_a_static_graph_is_averaged_in_each_backward(tmp_path: Path) -> None:
 def _trained(program: str, folder: Path, *arguments: str) -> dict[str, torch.Tensor]:
     folder.mkdir()
     (folder / "train.py").write_text(program)
-    subprocess.run([sys.executable, "train.py", *arguments], cwd=folder, check=True)
+    subprocess.run([warm.python(), "train.py", *arguments], cwd=folder, check=True)
     weights: dict[str, torch.Tensor] = torch.load(folder / "m.pth")
     return weights
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,6 +25,7 @@ from ddpify.settings import Settings
 from ddpify.verify.launch import ProcessLaunch, run_ranks, run_single
 from ddpify.verify.recording import Backward, Fetch, ForwardRecord, Job, RunRecord, Signature
 from tests.projects import migrated, put, put_fixture
+from tests.support import warm
 from tests.training import judges
 from tests.training.projects import edit
 from tests.training.runs import side_by_side
@@ -55,7 +55,7 @@ class Rung:
         """To the end, on torchrun's ranks; 0 is plain python. Variables are as the shell has."""
         folder = self.script.parent.resolve()
         launch = ProcessLaunch(
-            python=sys.executable,
+            python=warm.python(),
             folder=folder,
             cwd=folder,
             script=Path(self.script.name),

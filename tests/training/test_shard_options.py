@@ -7,7 +7,6 @@ one that the script as it was writes.
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
 from tests.projects import write
+from tests.support import warm
 from tests.support.torchrun import torchrun
 from tests.training.test_sharded import distance, environment
 
@@ -114,7 +114,7 @@ def trained(
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     entries[1].write_text(text)
-    command = [sys.executable, "main.py"]
+    command = [warm.python(), "main.py"]
     one = subprocess.run(
         command,
         cwd=entries[0].parent,

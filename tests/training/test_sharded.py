@@ -12,7 +12,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import torch
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
 from tests.projects import put_fixture, write
+from tests.support import warm
 from tests.support.torchrun import torchrun
 
 pytestmark = [pytest.mark.training, pytest.mark.timeout(600)]
@@ -154,7 +154,7 @@ def test_nodes_replicate_what_each_of_them_shards(runs: Runs) -> None:
         port = free.getsockname()[1]
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=1"]
     nodes = ["--nnodes=2", "--nproc-per-node=2", "--local-addr=127.0.0.1", *meeting]
-    command = [sys.executable, "-m", "torch.distributed.run", *nodes, entry.name]
+    command = [warm.python(), "-m", "torch.distributed.run", *nodes, entry.name]
     jobs = [
         subprocess.Popen(
             command,

@@ -26,6 +26,7 @@ from ddpify import cli
 from ddpify.verify.checks.lines import differences, lines
 from ddpify.verify.identity import in_text, same_names
 from tests.projects import VISION, put_fixture
+from tests.support import warm
 from tests.support.torchrun import Completed, finish, kill, start, torchrun
 from tests.training import judges
 from tests.training.projects import edit
@@ -68,7 +69,7 @@ class Project:
 
     def killed(self, out: str, sent: signal.Signals) -> str:
         """Rank 1 of two gets a signal in its second epoch; what the job says when it has ended."""
-        module = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        module = [warm.python(), "-m", "torch.distributed.run", "--standalone"]
         script = ["--nproc-per-node=2", "main_classification.py", *SMALL, f"--output-dir={out}"]
         job = start([*module, *script], self.folder)
         try:
@@ -135,7 +136,7 @@ def test_two_nodes_train_as_one_does(project: Project, launched: Callable[[str],
         port = free.getsockname()[1]
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=test"]
     nodes = ["--nnodes=2", "--nproc-per-node=1", "--local-addr=127.0.0.1", *meeting]
-    command = [sys.executable, "-m", "torch.distributed.run", *nodes, "main_detection.py", *SMALL]
+    command = [warm.python(), "-m", "torch.distributed.run", *nodes, "main_detection.py", *SMALL]
     jobs = [start([*command, "--output-dir=nodes"], project.folder) for _ in range(2)]
     try:
         said = [finish(job) for job in jobs]
@@ -186,7 +187,7 @@ def test_a_task_learns_what_its_readme_says(task: str, ranks: int, project: Proj
     out = f"learned-{task}-{ranks}"
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     script = [f"main_{task}.py", "--num-workers=0", f"--output-dir={out}"]
-    job = start([sys.executable, *(torchrun if ranks else []), *script], project.folder)
+    job = start([warm.python(), *(torchrun if ranks else []), *script], project.folder)
     _, errors = finish(job, 280)
     assert job.returncode == 0, errors
     summary = json.loads((project.experiment(out) / "summary.json").read_text())

@@ -1,0 +1,238 @@
+"""A Python that has imported torch already: programs start in a tenth of the time.
+
+``python()`` is an executable for tests that compare what programs compute. It hands what it was
+asked to run, its environment and its standard files to a server (one for each process of pytest),
+which forks; it passes signals on and ends as the program did, and torchrun and its ranks start by
+it alike. Of a program it is told ``-u``, ``-c``, ``-m`` and files; with other options, or where
+more threads are asked for, it is the usual Python. No test of how programs start, hang or end, or
+of what they import, uses it.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import contextlib
+import functools
+import json
+import os
+import random
+import runpy
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_CLIENT = Path(__file__).with_name("warm_client.py")
+
+
+@functools.cache
+def python() -> str:
+    """The executable; the server runs until this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="warm-"))
+    client = folder / "python"
+    # -S -E: of a client that lives for milliseconds half the time would be the search for packages
+    server = str(folder / "server")
+    client.write_text(f"#!{sys.executable} -SE\nSERVER = {server!r}\n{_CLIENT.read_text()}")
+    client.chmod(0o755)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, str(client), server]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    atexit.register(_end, process, folder)
+    return str(client)
+
+
+def _end(server: subprocess.Popen[str], folder: Path) -> None:
+    server.kill()
+    server.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass
+class _Job:
+    """What runs for a client, which is at the other end of ``link``; ``parent`` started that."""
+
+    link: socket.socket
+    pid: int
+    parent: int
+
+
+def _serve(client: str, server: str) -> None:
+    import sklearn.datasets  # type: ignore[import-untyped]  # noqa: F401
+    import torch._dynamo  # noqa: F401  (every first wrapper would, for seconds)
+
+    path = list(sys.path[1:])  # this folder is no program's
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(server)
+    listening.listen(64)
+    parent = os.getppid()
+    jobs: dict[int, _Job] = {}
+    print("ready", flush=True)
+    while os.getppid() == parent:
+        heard = [listening, *(job.link for job in jobs.values())]
+        readable, _, _ = select.select(heard, (), (), 0.02)
+        for one in readable:
+            if one is not listening:
+                _pass_on(next(job for job in jobs.values() if job.link is one), jobs)
+                continue
+            link, _ = listening.accept()
+            with contextlib.suppress(FileNotFoundError, EOFError):  # a client that has gone
+                starter = _parent(link)
+                pid = _fork(link, client, path, [*heard, link])
+                jobs[pid] = _Job(link, pid, starter)
+        _reap(jobs)
+
+
+def _parent(link: socket.socket) -> int:
+    """The process that started the client."""
+    who = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, _, _ = struct.unpack("3i", who)
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _pass_on(job: _Job, jobs: dict[int, _Job]) -> None:
+    """A signal, from the client; its own end ends the job."""
+    try:
+        said = job.link.recv(1)
+    except ConnectionResetError:
+        said = b""
+    with contextlib.suppress(ProcessLookupError):
+        if said:
+            os.kill(job.pid, said[0])
+        else:
+            _kill(job, jobs)
+
+
+def _kill(job: _Job, jobs: dict[int, _Job]) -> None:
+    """And all that it has started, as far as that runs here."""
+    for one in list(jobs.values()):
+        if one.parent == job.pid:
+            _kill(one, jobs)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(job.pid, signal.SIGKILL)
+
+
+def _reap(jobs: dict[int, _Job]) -> None:
+    while jobs:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        job = jobs.pop(pid)
+        with contextlib.suppress(BrokenPipeError):
+            job.link.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        job.link.close()
+
+
+def _fork(link: socket.socket, client: str, path: list[str], opened: list[socket.socket]) -> int:
+    asked, files = _received(link)
+    pid = os.fork()
+    if pid:
+        for file in files:
+            os.close(file)
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+            os.close(file)
+        for one in opened:
+            one.close()
+        code = _run(asked, client, path)
+    finally:
+        os._exit(code)
+    raise AssertionError
+
+
+def _received(link: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    files = array.array("i")
+    text, ancillary, _, _ = link.recvmsg(4, socket.CMSG_LEN(3 * files.itemsize))
+    for _, _, data in ancillary:
+        files.frombytes(data[: 3 * files.itemsize])
+    left = int.from_bytes(text, "big")
+    parts = []
+    while left:
+        parts.append(link.recv(left))
+        if not parts[-1]:
+            raise EOFError
+        left -= len(parts[-1])
+    return json.loads(b"".join(parts)), list(files)
+
+
+def _run(asked: dict[str, Any], client: str, path: list[str]) -> int:
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    _draw_afresh()
+    sys.executable = client
+    given = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    sys.path[:] = [*given, *path]
+    sys.stdout = open(1, "w", buffering=1 if os.isatty(1) else -1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    if asked["unbuffered"]:
+        sys.stdout.reconfigure(line_buffering=True)
+    code = _ended(asked["kind"], asked["what"], asked["arguments"])
+    with contextlib.suppress(Exception):
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    for file in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            file.flush()
+    return code
+
+
+def _draw_afresh() -> None:
+    """As a process that has just begun: nothing is drawn alike in two of them."""
+    import numpy as np
+
+    random.seed()
+    np.random.seed()
+
+
+def _ended(kind: str, what: str, arguments: list[str]) -> int:
+    """Run it; the exit code."""
+    sys.argv = [what if kind == "file" else f"-{kind}", *arguments]
+    atexit._clear()
+    try:
+        if kind == "m":
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            _execute(kind, what)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _execute(kind: str, what: str) -> None:
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    if kind == "c":
+        sys.path.insert(0, "")
+        exec(compile(what, "<string>", "exec", dont_inherit=True), main.__dict__)
+        return
+    sys.path.insert(0, str(Path(what).resolve().parent))
+    main.__file__ = os.path.abspath(what)
+    exec(compile(Path(what).read_bytes(), what, "exec", dont_inherit=True), main.__dict__)
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])
