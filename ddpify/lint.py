@@ -15,13 +15,12 @@ from ddpify.ranks.imports import Modules
 from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
-from ddpify.ranks.single import may_be_alone
+from ddpify.ranks.single import may_be_alone, runs_alone
 from ddpify.ranks.ways import way_to
 from ddpify.ranks.words import LOOPS, TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.source import LATER, Site, Span
-from ddpify.weighing import as_one_process, is_note, is_proven, is_shown, lowered
 
 if TYPE_CHECKING:
     from ddpify.launchers.lone_starts import LoneStarts
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 UNREADABLE = "DDP000"
 _WAYS = tuple(f"{TRAINER}.{way}" for way in LOOPS)
 _BLANK = "{{"  # in the name of a file that is a template, which is filled in first
+_AS_ONE = "starts this program as one process, and nothing that was seen starts it as several"
 FEW = 40  # files for which more processes are not worth starting
 
 
@@ -62,11 +62,11 @@ class _LintPart:
         part = cls()
         for run in runs:
             found = judged(run, rules)
-            line = asked.start_of(run) if not all(map(is_note, found)) else None
+            line = asked.start_of(run) if any(map(_is_serious, found)) else None
             if line is None:
-                part.findings += (asked.as_shown(run, one) for one in found)
+                part.findings += found
             else:
-                part.lowered += (as_one_process(one, line) for one in found)
+                part.lowered += (_lowered(one, line) for one in found)
             part.entered |= run.entered
             if run.distributed:
                 part.programs.append(_program(run))
@@ -83,15 +83,10 @@ class _LintRequest:
     assume_distributed: bool
     codes: frozenset[str]
     launchers: tuple[Path, ...]
-    strict: bool = False
 
     def start_of(self, run: Run) -> Site | None:
         """The command that starts a program as one process, if it is one as far as is known."""
         return self._lone.line(run.start) if self.launchers and may_be_alone(run) else None
-
-    def as_shown(self, run: Run, one: Finding) -> Finding:
-        """The finding, as a note where reports like it are right too seldom."""
-        return one if self.strict or is_shown(run, one) else lowered(one)
 
     def opened(self, reading: Reading) -> frozenset[Path]:
         """Every file that was looked into."""
@@ -121,26 +116,22 @@ def lint(
     wants: Callable[[str], bool] = lambda code: True,
     jobs: int = 1,
     launchers: Sequence[Path] = (),
-    strict: bool = False,
 ) -> Linted:
     """Read the project of ``files`` and judge it.
 
     ``texts`` stand for the contents of files (an editor's buffer), ``wants`` says which codes are
     switched on, ``jobs`` is how many processes may be used, ``launchers`` are files that may say
-    how programs are started; ``strict``: findings in large programs weigh as in small ones.
+    how programs are started.
     """
     root = root.resolve()
     asked = tuple(file.resolve() for file in files)
     codes = frozenset(rule.id for rule in all_rules() if rule.lint is not None and wants(rule.id))
-    request = _LintRequest(
-        root, asked, texts or {}, assume_distributed, codes, tuple(launchers), strict
-    )
+    request = _LintRequest(root, asked, texts or {}, assume_distributed, codes, tuple(launchers))
     several = jobs > 1 and len(asked) > FEW and hasattr(os, "fork")
     parts = _by_several(request, jobs) if several else [_by_one(request)]
     held = chain(*(part.findings for part in parts), *(part.lowered for part in parts))
     found = [one for one in held if wants(one.rule)]
     names = {_relative(root, file) for file in asked}
-    found.sort(key=is_note)  # what is more than a note in one program is said so
     unique = {(one.rule, one.site): one for one in reversed(found) if one.site.path in names}
     kept = sorted(unique.values(), key=lambda one: (one.site, one.rule))
     others = frozenset[Path]().union(*(part.opened for part in parts)).difference(asked)
@@ -190,8 +181,23 @@ def _weighed(run: Run, one: Finding) -> Finding:
     more, unless it asks for several; and what it hands to other files no user may hand to them.
     """
     inside = not run.tested or one.site.path == run.start.partition(":")[0]
-    told = replace(one, way=way_to(run, one.site))
-    return told if inside and run.once(is_proven) else lowered(told)
+    severity = one.severity if inside and run.once(_is_proven) else Severity.NOTE
+    return replace(one, way=way_to(run, one.site), severity=severity)
+
+
+def _is_serious(one: Finding) -> bool:
+    return one.severity is not Severity.NOTE
+
+
+def _lowered(one: Finding, line: Site) -> Finding:
+    """What would happen if several processes ran a program that is started as one."""
+    return replace(one, severity=Severity.NOTE, way=((line, _AS_ONE), *one.way))
+
+
+def _is_proven(run: Run) -> bool:
+    if run.assumed or runs_alone(run):
+        return run.assumed
+    return run.hook or run.opener is not None or (run.script and bool(run.frameworks))
 
 
 def _program(run: Run) -> Program:

@@ -49,8 +49,7 @@ class Settings:
     ranks' shards, which async ones write as the run goes on. An empty ``select`` means every rule.
     Select and ignore hold code prefixes. Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
-    ``accept`` are refusals that are taken for right, each a ``RULE@file:line``. ``strict``: what
-    ``check`` finds in large programs weighs as in small ones.
+    ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
     """
 
     strategy: StrategyName = "ddp"
@@ -81,7 +80,6 @@ class Settings:
     exclude: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
     line_length: int | None = None
-    strict: bool = False
 
     def wants(self, rule: str) -> bool:
         """Whether the rule with this id is switched on: the longest prefix that fits decides."""

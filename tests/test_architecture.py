@@ -92,8 +92,7 @@ OURS: dict[str, set[str]] = {
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},
     "lint": {"launchers.lone_starts", "programs", "ranks", "rules.base", "rules.registry", "source"}
-    | {"site", "weighing"},
-    "weighing": {"ranks", "rules.base", "source"},
+    | {"site"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
     # are its own.
     "rules": set(),

@@ -65,7 +65,6 @@ def chosen(settings: Settings, asked: CheckRequest) -> Settings:
         select=(),
         ignore=tuple(code for code, wanted in on.items() if not wanted),
         extend_select=(),
-        strict=settings.strict or asked.strict,
         per_file_ignores=tuple((p, _prefixes(codes)) for p, codes in settings.per_file_ignores),
     )
 

@@ -61,7 +61,6 @@ class Judge:
             wants=self._settings.wants,
             jobs=jobs,
             launchers=self._group.launchers,
-            strict=self._settings.strict,
         )
         copies = Copies.of(self._group.root, self._readable(texts or {}), linted.others)
         written = () if texts else copies.findings()  # of files on disk, no editor's buffer

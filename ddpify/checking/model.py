@@ -21,7 +21,7 @@ class CheckRequest:
     """The flags of one run; None and () were not given.
 
     ``text`` is what standard input holds, as if it were the file ``stdin``. ``force_exclude``: what
-    the settings exclude is left out though it is named. ``strict`` as in the settings.
+    the settings exclude is left out though it is named.
     """
 
     paths: tuple[Path, ...]
@@ -35,7 +35,6 @@ class CheckRequest:
     stdin: Path | None = None
     text: bytes = b""
     force_exclude: bool = False
-    strict: bool = False
 
 
 @dataclass(frozen=True)

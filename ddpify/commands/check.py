@@ -45,7 +45,6 @@ _COUNTED = ("text", "concise", "json")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
 @click.option("--add-noqa", is_flag=True, help="Write a `# noqa: CODE` at each finding.")
 @click.option("--assume-distributed", is_flag=True, help="Read programs of one process, too.")
-@click.option("--strict", is_flag=True, help="Errors stay errors in large programs, too.")
 @click.option(
     "--stdin-filename",
     type=click.Path(path_type=Path),
@@ -224,7 +223,6 @@ def _asked(paths: tuple[Path, ...], flags: _CheckFlags) -> CheckRequest:
         not flags.on("no_cache"),
         flags.path("cache_dir"),
         force_exclude=flags.on("force_exclude"),
-        strict=flags.on("strict"),
     )
     name = flags.path("stdin_filename")
     if _STDIN not in paths:

@@ -62,7 +62,7 @@ def is_tested(run: Run) -> bool:
 def may_be_alone(run: Run) -> bool:
     """Whether a script, started as one process, is one to its end, and need not be more: it joins
     a group only where it finds others, starts none, and trains no model for several."""
-    if not run.complete or run.assumed or trains_for_several(run):
+    if not run.complete or run.assumed or _trains_for_several(run):
         return False
     begins = any(run.named(*_DEVICES))
     starts = any(_STARTS.search(module.source.text) for module in run.modules.values())
@@ -70,7 +70,7 @@ def may_be_alone(run: Run) -> bool:
     return not begins and not starts and all(map(_is_chosen, joins))
 
 
-def trains_for_several(run: Run) -> bool:
+def _trains_for_several(run: Run) -> bool:
     """Whether it was written for several processes, whatever a first example starts."""
     if any(run.named(f"{words.HF_TRAINER}.train")):
         return True

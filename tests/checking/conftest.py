@@ -59,7 +59,6 @@ class Linter:
         wants: Callable[[str], bool] = lambda code: True,
         jobs: int = 1,
         launchers: Sequence[Path] = (),
-        strict: bool = False,
     ) -> Linted:
         """As ``lint``."""
         names = tuple(file.relative_to(root).as_posix() for file in files)

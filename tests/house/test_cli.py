@@ -57,7 +57,7 @@ FLAGS = {
     "check": sorted(
         "--add-noqa --assume-distributed --cache-dir --color --diff --exit-zero --extend-select "
         "--fix --force-exclude --format --ignore --jobs --no-cache --no-color --output-file "
-        "--output-format --quiet --select --show-source --statistics --stdin-filename --strict "
+        "--output-format --quiet --select --show-source --statistics --stdin-filename "
         "--unsafe-fixes --verbose -e -j -o -q -v".split()
     ),
     "plan": sorted(
