@@ -132,6 +132,7 @@ def lint(
     held = chain(*(part.findings for part in parts), *(part.lowered for part in parts))
     found = [one for one in held if wants(one.rule)]
     names = {_relative(root, file) for file in asked}
+    found.sort(key=lambda one: not _is_serious(one))  # one that is no note in another program
     unique = {(one.rule, one.site): one for one in reversed(found) if one.site.path in names}
     kept = sorted(unique.values(), key=lambda one: (one.site, one.rule))
     others = frozenset[Path]().union(*(part.opened for part in parts)).difference(asked)

@@ -336,6 +336,12 @@ def _hf_hooks(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     return None
 
 
+def _known_and_rest(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
+    """What ``parse_args`` gives, and the words that the parser does not know."""
+    made = result(one)
+    return replace(made, items=(made, replace(made, things=())))
+
+
 _HF_WAYS: Final = ("train", "evaluate", "predict")
 _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValue | None]]] = {
     **builtin.HANDLERS,
@@ -347,6 +353,7 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     f"{words.DIST}is_initialized": is_initialized,
     "sys.modules.get": _imported,
     "typing.cast": _second,
+    "argparse.ArgumentParser.parse_known_args": _known_and_rest,
     words.DDP: _wrap,
     words.FSDP: _wrap,
     words.FULLY_SHARD: _fully_shard,

@@ -10,7 +10,7 @@ from typing import Any
 from ddpify.python.words import OWN_FILES
 from ddpify.ranks import sizes
 from ddpify.ranks.model import RankValue
-from ddpify.ranks.options import OneOf
+from ddpify.ranks.options import OneOf, is_given
 from ddpify.ranks.origins import (
     CLOCK,
     COMPUTED,
@@ -204,7 +204,7 @@ def _compare(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
     x = rooted(x) if name in ("Is", "IsNot") else x
     if name in ("Is", "IsNot") and y is None and _is_there(x):
         return name == "IsNot"
-    if name in ("Eq", "NotEq") and isinstance(x, Made) and y is None:
+    if name in ("Eq", "NotEq") and (isinstance(x, Made) or is_given(x)) and y is None:
         return name == "NotEq"
     if name in ("Eq", "NotEq") and isinstance(x, OneOf) and _is_excluded(x, y):
         return name == "NotEq"
@@ -224,9 +224,11 @@ def _is_excluded(option: OneOf, value: Any) -> bool:
 
 
 def _is_there(atom: Any) -> bool:
-    """Whether a value cannot be None: an object, a text, a sum, a difference, an answer."""
+    """Whether a value cannot be None: an object, a text, a sum, a difference, an answer, an option
+    that has a value."""
     operator_ = atom.parts[0] if isinstance(atom, Symbol) and atom.parts else None
-    return isinstance(atom, Made) or operator_ in {*ARITHMETIC, *COMPARISONS, TEXT}
+    made = isinstance(atom, Made) or is_given(atom)
+    return made or operator_ in {*ARITHMETIC, *COMPARISONS, TEXT}
 
 
 def _by_size(truths: tuple[bool, ...], name: str, x: Any, y: Any) -> Symbol:

@@ -69,7 +69,7 @@ class Project:
 
     def killed(self, out: str, sent: signal.Signals) -> str:
         """Rank 1 of two gets a signal in its second epoch; what the job says when it has ended."""
-        module = [warm.python(), "-m", "torch.distributed.run", "--standalone"]
+        module = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
         script = ["--nproc-per-node=2", "main_classification.py", *SMALL, f"--output-dir={out}"]
         job = start([*module, *script], self.folder)
         try:
@@ -187,7 +187,7 @@ def test_a_task_learns_what_its_readme_says(task: str, ranks: int, project: Proj
     out = f"learned-{task}-{ranks}"
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     script = [f"main_{task}.py", "--num-workers=0", f"--output-dir={out}"]
-    job = start([warm.python(), *(torchrun if ranks else []), *script], project.folder)
+    job = start([sys.executable, *(torchrun if ranks else []), *script], project.folder)
     _, errors = finish(job, 280)
     assert job.returncode == 0, errors
     summary = json.loads((project.experiment(out) / "summary.json").read_text())

@@ -60,6 +60,7 @@ def run_ranks(folder: Path, command: str, out: Path, *options: str) -> list[RunR
         env=QUIET,
         timeout=120,
         before_attempt=lambda: shutil.rmtree(out, ignore_errors=True),
+        python=sys.executable,  # how it imports torch is what is observed
     )
     return [
         load_run(out, rank, stdout=done.rank_stdout[rank], stderr=done.rank_stderr[rank])

@@ -10,6 +10,7 @@ from ddpify.ranks.origins import IDENTITY, LOCAL_RANK, PART, PIECE, STRIDE
 from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.ranks.sizes import Sized
+from ddpify.ranks.values import key_of
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.feeds import DEALT_TWICE, PREPARED, PREPARED_ALONE
 from ddpify.rules.examples.gradients import trained
@@ -93,7 +94,20 @@ def _listed(dataset: RankValue) -> Site | None:
 
 def _samplers(call: RankCall) -> dict[RankThing, None]:
     loaders = [t for value in call.args for t in value.things if is_loader(t)]
-    return dict.fromkeys(sampler for loader in loaders for sampler in dealt_by(loader))
+    samplers = (sampler for loader in loaders for sampler in dealt_by(loader))
+    return dict.fromkeys(one for one in samplers if not _hang_apart(one.call, call))
+
+
+def _hang_apart(sampler: RankCall | None, prepare: RankCall) -> bool:
+    """Whether each hangs on an option of its own: where one is set, the other need not be."""
+    first, second = (_options(call) for call in (sampler, prepare))
+    return not first <= second and not second <= first
+
+
+def _options(call: RankCall | None) -> set[str]:
+    """The conditions of a call that are not decided."""
+    guards = call.guards if call is not None else ()
+    return {f"{key_of(one.test)} {one.holds}" for one in guards if not one.test.known}
 
 
 _PARTED = """
