@@ -28,7 +28,7 @@ from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import RankReader
 from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
-from ddpify.ranks.run import Run
+from ddpify.ranks.run import Run, is_test
 from ddpify.ranks.single import drives, is_idle, is_tested, one_process
 from ddpify.ranks.values import constant, of
 
@@ -115,7 +115,9 @@ class Reading:
     def function(self, place: Place) -> Run:
         """The run that starts there."""
         info = self.starts[place]
-        return self._finished(_function(self.project, self.interest, info, self.limit))
+        few = is_test(info.module.path)  # there are many, and each enters as much as a program
+        limit = FEW_STATEMENTS if few else self.limit
+        return self._finished(_function(self.project, self.interest, info, limit))
 
     @property
     def opened(self) -> frozenset[Path]:

@@ -23,6 +23,11 @@ T = TypeVar("T")
 _TEST: Final = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py\b")
 
 
+def is_test(path: str) -> bool:
+    """Whether pytest takes a file, or a place in one, for a test's."""
+    return _TEST.search(path) is not None
+
+
 @dataclass(frozen=True)
 class Fed:
     """What a Trainer takes batches from: a hook, or an argument of this name, gave it."""
@@ -100,7 +105,7 @@ class Run:
     @property
     def tested(self) -> bool:
         """Whether it begins with a function of a test: pytest runs it in one process."""
-        return not self.script and _TEST.search(self.start) is not None
+        return not self.script and is_test(self.start)
 
     @cached_property
     def openings(self) -> tuple[RankCall, ...]:
