@@ -38,7 +38,9 @@ _CLIENT = Path(__file__).with_name("warm_client.py")
 
 @functools.cache
 def python() -> str:
-    """The executable; the server runs until this process ends."""
+    """The executable; the server runs until this process ends. Elsewhere than on Linux: Python."""
+    if sys.platform != "linux":
+        return sys.executable
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
     client = folder / "python"
     # -S -E: of a client that lives for milliseconds half the time would be the search for packages
