@@ -24,9 +24,7 @@ _NOISE: Final = frozenset(
     "randn normal standard_normal normal_ bernoulli gauss normalvariate".split()
 )
 _OF_A_SHAPE: Final = frozenset("rand uniform uniform_ random".split())
-_FREE: Final = frozenset(
-    f"torch.{one}" for one in "randn randn_like normal rand rand_like".split()
-)
+_FREE: Final = frozenset(f"torch.{one}" for one in "randn randn_like normal rand rand_like".split())
 _ADVANCES: Final = frozenset(
     """randn randn_like normal normal_ rand rand_like uniform_ randint randint_like randperm
     bernoulli bernoulli_ multinomial sample rsample dropout""".split()
