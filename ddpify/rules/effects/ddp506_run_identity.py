@@ -161,7 +161,7 @@ def lint(run: Run) -> Iterable[Finding]:
             yield Finding(
                 "DDP506",
                 own.site,
-                "each rank names this folder for itself: the parts of one checkpoint lie in several",
+                "each rank names this folder for itself: parts of one checkpoint lie in several",
                 Severity.WARNING,
                 advice="broadcast the name from rank 0",
                 because=((write.place, "each rank writes its part"),),

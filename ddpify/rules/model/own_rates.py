@@ -15,6 +15,7 @@ from ddpify.rules.shared.optimizers import optimizers
 from ddpify.rules.shared.wrapped import wraps
 from ddpify.site import Site
 
+_SETTINGS: Final = frozenset({"lr", "weight_decay", "momentum", "betas"})
 _OWN: Final = frozenset({RANDOM, CLOCK, *IDENTITY})
 
 
@@ -32,9 +33,8 @@ def own_rates(run: Run) -> Iterator[tuple[Site, Origin]]:
         yield from _own(call, call.site, given)
     things = {thing for call in made if call.result is not None for thing in call.result.things}
     for store in run.stores if things else ():
-        if store.key in ("lr", "weight_decay", "momentum", "betas"):
-            if not things.isdisjoint(store.base.sources()):
-                yield from _own(store, store.site, (store.value,))
+        if store.key in _SETTINGS and not things.isdisjoint(store.base.sources()):
+            yield from _own(store, store.site, (store.value,))
 
 
 def _own(
