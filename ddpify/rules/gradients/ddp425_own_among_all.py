@@ -30,7 +30,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 _LOOP = """
     for x, y in loader:
-        q, k = model(x), model(x + 0.1 * torch.randn_like(x))
+        q, k = model(x), model(x.roll(1, 1))
         logits = q @ torch.cat(all_gather(k)).T / 0.1
         labels = {labels}
         optimizer.zero_grad()
@@ -39,7 +39,7 @@ _LOOP = """
     """
 _DIAGONAL = """
     for x, y in loader:
-        q, k = model(x), model(x + 0.1 * torch.randn_like(x))
+        q, k = model(x), model(x.roll(1, 1))
         logits = {rows} @ torch.cat(all_gather(k)).T / 0.1
         optimizer.zero_grad()
         loss = -F.log_softmax(logits, 1).diag().mean(){mark}

@@ -217,7 +217,8 @@ RULE = Rule(
     "DistributedDataParallel sends rank 0's weights to all ranks when it is made. Where a program"
     " averages gradients itself, or Horovod's optimizer does, somebody has to do that, too: equal"
     " steps from different weights stay different (measured: outputs 5.9 and 4.5 at the end)."
-    " One seed for all ranks does as well as a broadcast.",
+    " One seed for all ranks does as well as a broadcast. A learning rate that each rank draws for"
+    " itself parts them, too.",
     "horovod.torch.broadcast_parameters; PyTorch tutorial 'Writing distributed applications'",
     lint=lint,
     words=(".grad",),
