@@ -19,7 +19,7 @@ from ddpify.ranks.origins import DATA, LOCAL_RANK, RANK
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.required import is_older
 from ddpify.ranks.results import result, with_origin
-from ddpify.ranks.values import FALSE, NONE, TRUE, constant, same, symbol
+from ddpify.ranks.values import FALSE, NONE, TRUE, agreed, constant, same, symbol
 
 
 def is_true(value: RankValue | None) -> bool:
@@ -91,7 +91,7 @@ def _sent(item: RankValue, call: RankCall) -> RankValue:
         return symbol("synced")
     if item.local and not item.known and not item.things and same(*item.atoms):
         return symbol(f"sent@{call.site}")
-    return item.clean()
+    return agreed(item)
 
 
 def _gets_its_own(m: RankMachine, f: RankFrame, shared: Collective, why: str) -> None:

@@ -44,6 +44,10 @@ def test_all_gather_has_no_gradient(seen: Seen) -> None:
         assert found["one side"] == [[3.0, 4.0], [6.0, 10.0]][rank]
 
 
+def test_gathered_rows_lie_rank_by_rank(seen: Seen) -> None:
+    assert seen["partners"] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
 def test_a_reduced_loss_that_is_divided_halves_the_gradient(seen: Seen) -> None:
     for found in seen["reduced_loss"]:
         assert found == {"loss": 3.0, "gradients": [0.75], "warned": True}

@@ -14,7 +14,7 @@ from ddpify.ranks.model import RANK0
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
-from ddpify.rules.effects.own_names import apart
+from ddpify.rules.effects.own_names import apart, scattered
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.settings import Settings
 from ddpify.site import Site
@@ -154,6 +154,17 @@ def lint(run: Run) -> Iterable[Finding]:
                 Severity.ERROR,
                 advice="broadcast the name from rank 0",
                 because=((write.place, here), (read.site, there)),
+            )
+    for own, write in scattered(run):
+        if own.site not in done:
+            done.add(own.site)
+            yield Finding(
+                "DDP506",
+                own.site,
+                "each rank names this folder for itself: parts of one checkpoint lie in several",
+                Severity.WARNING,
+                advice="broadcast the name from rank 0",
+                because=((write.place, "each rank writes its part"),),
             )
 
 

@@ -32,6 +32,20 @@ def apart(run: Run) -> Iterator[tuple[Origin, RankCall, RankCall]]:
                 break
 
 
+def scattered(run: Run) -> Iterator[tuple[Origin, RankCall]]:
+    """Where the name of a folder comes from that each rank makes for its part of a checkpoint."""
+    written = [w for w in checkpoints(run) if w.path is not None and w.path.by_rank]
+    written = [w for w in written if w.call.ranks == ALL]
+    made = [*run.named("os.makedirs", "os.mkdir"), *run.methods("mkdir")] if written else []
+    paths = [p for c in made for p in (c.receiver, *c.args[:1]) if p is not None and c.everywhere]
+    own = {origin for path in paths if not path.by_rank for origin in named(path)}
+    own = {origin for origin in own if origin.site not in _told_by_parent(run)}
+    for write in written:
+        both = own & named(write.path) if write.path is not None else own
+        if both:
+            yield min(both, key=lambda origin: origin.site), write.call
+
+
 def _told_by_parent(run: Run) -> set[Site]:
     """Where the process that starts the others makes a name up, which is then theirs."""
     calls = {call.site: call for call in reversed(run.calls)}  # the first one of each place

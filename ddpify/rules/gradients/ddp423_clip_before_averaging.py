@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Final
 
-from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.collective import collective
+from ddpify.ranks.model import RankCall, RankGuard, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.shared.averaged_by_hand import Averaging, averagings
+from ddpify.rules.shared.averaged_by_hand import Averaging, averagings, is_gradient
 from ddpify.rules.shared.clips import CLIPS, measures
 from ddpify.rules.shared.optimizers import trained_by
 from ddpify.rules.shared.wrapped import exclusive, modules_of, wraps
@@ -24,6 +25,7 @@ def lint(run: Run) -> Iterable[Finding]:
             after = _averaged_after(run, clip, modules_of(clip.args[0]), averaged)
             if after is not None:
                 yield _clipped(clip, after)
+    yield from _decided(run, averaged) if averaged else ()
     for step in run.methods("step") if averaged else ():
         models = trained_by(step.receiver) if step.receiver is not None else set()
         if any(wrap.covers(model) for wrap in wraps(run) for model in models):
@@ -31,6 +33,41 @@ def lint(run: Run) -> Iterable[Finding]:
         after = _averaged_after(run, step, models, averaged)
         if after is not None and after.loops[: len(step.loops)] == step.loops:
             yield _stepped(step, after)
+
+
+def _decided(run: Run, averaged: list[Averaging]) -> Iterator[Finding]:
+    """Steps that a rank takes or not by what it measured of its own gradients."""
+    for step in run.methods("step"):
+        skips = (e for e in run.exits if e.kind == "continue" and e.loops == step.loops)
+        ahead = (g for e in skips if e.order < step.order for g in e.guards)
+        for guard in (*step.conditions, *ahead):
+            made = {t.call for t in guard.test.sources() if t.call is not None}
+            for call in sorted(made, key=lambda one: one.order):
+                models = {model for value in call.inputs for model in modules_of(value)}
+                measured = call.method in CLIPS or any(map(is_gradient, call.inputs))
+                after = _averaged_after(run, call, models, averaged) if measured else None
+                if after is not None and not _is_agreed(run, call, step, made):
+                    yield _skipped(guard, call, after)
+                    break
+
+
+def _is_agreed(run: Run, measured: RankCall, step: RankCall, made: set[RankCall]) -> bool:
+    """Whether what was measured, or made of it, is sent to other ranks before it decides."""
+    since = {one for one in made if one.order >= measured.order}
+    calls = (c for c in run.calls if measured.order < c.order < step.order and collective(c))
+    return any(t.call in since for call in calls for value in call.given for t in value.sources())
+
+
+def _skipped(guard: RankGuard, measured: RankCall, after: RankCall) -> Finding:
+    return Finding(
+        "DDP423",
+        guard.site,
+        "each rank decides by its own gradients whether it steps, and they are averaged only"
+        " afterwards: some ranks step and others do not",
+        Severity.ERROR,
+        advice="average the gradients first, or reduce what decides",
+        because=((measured.site, "measured here"), (after.site, "averaged here")),
+    )
 
 
 def _averaged_after(
@@ -106,7 +143,8 @@ RULE = Rule(
     "Clipping bounds the gradient that is stepped with: the average over the ranks. Clipped before"
     " that, each rank's part is bounded by its own norm (measured: 3.0 and 154.1, where that of"
     " the average was 78.2), and ranks with large gradients count for less than their samples."
-    " An optimizer that steps before the averaging has stepped with each rank's own.",
+    " An optimizer that steps before the averaging has stepped with each rank's own. What is"
+    " measured before it and decides over the step lets some ranks step and others not.",
     "DistributedDataParallel (gradients are averaged in backward, before anybody clips)",
     lint=lint,
     words=(".grad",),

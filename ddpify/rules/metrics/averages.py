@@ -52,6 +52,7 @@ _CURVED: Final = frozenset("exp exp2 expm1 sqrt rsqrt log log2 log10 log1p".spli
 _ARITHMETIC: Final = frozenset("Mult Div Add Sub USub".split())
 _NUMERIC: Final = ("math.", "torch.", "numpy.")
 _COUNTS: Final = frozenset({"sum", "count_nonzero"})
+_LIMITS: Final = frozenset("max maximum clamp clamp_min int float item".split())
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,8 @@ def _of_unequal(made: RankCall) -> bool:
 def _held(value: RankValue, depth: int = 6) -> Iterator[RankValue]:
     """A number, and what it holds as it is: the quotient of ``torch.tensor(total / count)``."""
     yield value
+    for one in value.items or () if depth else ():
+        yield from _held(one, depth - 1)
     made = value.things[0].call if depth and len(value.things) == 1 else None
     if made is not None and made.method in _PASSES:
         for one in made.inputs:
@@ -254,7 +257,10 @@ def _counts(atom: Any, known: dict[str, RankThing]) -> Iterator[RankCall]:
         return
     for part in atom.parts[1:]:
         yield from _counts(part, known)
-    thing = known.get(atom.key)
+    thing = known.get(atom.key.removesuffix(":0"))
     made = thing.call if thing is not None else None
     if made is not None and made.method in _COUNTS and _of_one_rank(made):
         yield made
+    elif made is not None and made.method in _LIMITS:  # `max(1, count)`
+        for one in made.inputs:
+            yield from _counts(one.atoms[0], {t.key: t for t in one.sources()})

@@ -35,8 +35,11 @@ _STARTS = ("torch.zeros", "torch.tensor", "torch.zeros_like")
 _KEEPS = ("save", "copy")
 _SHOWN = frozenset(
     "print info warning log log_metric log_metrics add_scalar add_scalars dump dumps write writerow"
-    " record report scalar".split()
+    " writerows writelines write_text record report scalar".split()
 )
+# What writes the rows that it is called on, or given, into a file.
+_TABLES = frozenset("to_csv to_json to_parquet to_pickle to_excel to_feather tofile".split())
+_SAVES = frozenset({"torch.save", *(f"numpy.{one}" for one in ("save", "savez", "savetxt"))})
 
 
 @dataclass(frozen=True)
@@ -126,14 +129,22 @@ def reduces(call: RankCall) -> bool:
 def shown(run: Run, of: Evaluation) -> Iterator[RankCall]:
     """Calls that present what it gave, after its loop, and not as one rank's of several."""
     for call in shown_by_one(run):
-        if not of.inside(call) and any(of.gave(value) for value in call.given):
+        if not of.inside(call) and any(of.gave(value) for value in presented(call)):
             yield call
+
+
+def presented(call: RankCall) -> tuple[RankValue, ...]:
+    """What a call shows or writes; a checkpoint says of which step it is by the way."""
+    if call.name in _SAVES:
+        return tuple(value for value in call.given if value.keys is None)
+    return call.inputs if call.method in _TABLES else call.given
 
 
 def shown_by_one(run: Run) -> Iterator[RankCall]:
     """Calls with which rank 0 presents something, and not as one rank's of several."""
     for call in run.calls:
-        shown = call.ranks & RANK0 and shows(call) and call.target is None
+        shown = shows(call) or call.method in _TABLES or call.name in _SAVES
+        shown = shown and bool(call.ranks & RANK0) and call.target is None
         if shown and not (call.everywhere and any(map(_says_rank, call.inputs))):
             yield call
 

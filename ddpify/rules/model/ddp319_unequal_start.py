@@ -15,6 +15,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.model.drawn import DRAWS, is_drawn
+from ddpify.rules.model.own_rates import own_rates
 from ddpify.rules.shared.averaged_by_hand import averagings, is_gradient
 from ddpify.rules.shared.clips import CLIPS
 from ddpify.rules.shared.seeds import Stream, stream
@@ -42,6 +43,19 @@ def lint(run: Run) -> Iterable[Finding]:
         load, draws = next(_loads(run, model), None), how is not Stream.SAME and is_drawn(model)
         if (draws or load is not None) and not _is_made_equal(run, model, load):
             yield _finding(made, call, how, seeding) if load is None else _loaded(load, call)
+    done: set[Site] = set()
+    for site, origin in own_rates(run) if run.script else ():
+        if site not in done:
+            done.add(site)
+            yield Finding(
+                "DDP319",
+                site,
+                f"each rank steps by a number of its own ({origin.told}), with the same gradients:"
+                " the ranks train different models",
+                Severity.ERROR,
+                advice="draw or choose it on rank 0, and broadcast it",
+                because=((origin.site, "comes from here"),),
+            )
 
 
 def _averaged(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
@@ -203,7 +217,8 @@ RULE = Rule(
     "DistributedDataParallel sends rank 0's weights to all ranks when it is made. Where a program"
     " averages gradients itself, or Horovod's optimizer does, somebody has to do that, too: equal"
     " steps from different weights stay different (measured: outputs 5.9 and 4.5 at the end)."
-    " One seed for all ranks does as well as a broadcast.",
+    " One seed for all ranks does as well as a broadcast. A learning rate that each rank draws for"
+    " itself parts them, too.",
     "horovod.torch.broadcast_parameters; PyTorch tutorial 'Writing distributed applications'",
     lint=lint,
     words=(".grad",),

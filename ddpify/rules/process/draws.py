@@ -29,7 +29,7 @@ def same_draws(run: Run) -> Iterator[Drawn]:
         random = _augments(loader)
         if random is not None:
             yield from _workers(loader, random)
-    seeding = _same_everywhere(run)
+    seeding = same_everywhere(run)
     if seeding is not None and not all(_is_seeded(run, seeding, loader) for loader in loaders):
         return
     random = next((r for r in map(_augments, loaders) if r is not None), None)
@@ -79,7 +79,7 @@ def _is_random(method: FunctionDefinition) -> bool:
     return False
 
 
-def _same_everywhere(run: Run) -> RankCall | None:
+def same_everywhere(run: Run) -> RankCall | None:
     """The last seed of torch, if it is set in any case and is no rank's own."""
     found = [c for c in run.calls if c.target is None and TORCH in seeded_by(c)]
     if not found or found[-1].name not in SEEDERS:

@@ -14,7 +14,9 @@ from ddpify.ranks.origins import IDENTITY, PART, PIECE, STRIDE
 from ddpify.ranks.run import Run
 from ddpify.ranks.streams import SEED, apart
 from ddpify.ranks.words import DIST, GENERATORS
+from ddpify.rules.process.draws import same_everywhere
 from ddpify.rules.shared.averaged_by_hand import is_gradient
+from ddpify.rules.shared.feeds import dealt_by, trained
 from ddpify.rules.shared.wrapped import backwards, parameters_of, wraps
 
 # Not choices, orders and single shares, which ranks may be meant to have in common.
@@ -22,6 +24,12 @@ _NOISE: Final = frozenset(
     "randn normal standard_normal normal_ bernoulli gauss normalvariate".split()
 )
 _OF_A_SHAPE: Final = frozenset("rand uniform uniform_ random".split())
+_FREE: Final = frozenset(f"torch.{one}" for one in "randn randn_like normal rand rand_like".split())
+_ADVANCES: Final = frozenset(
+    """randn randn_like normal normal_ rand rand_like uniform_ randint randint_like randperm
+    bernoulli bernoulli_ multinomial sample rsample dropout""".split()
+)
+_RESTORES: Final = frozenset("set_rng_state set_rng_state_all fork_rng".split())
 _MOVES: Final = ("set_state", "advance", "jumped")
 _SLICES: Final = (PART, PIECE, STRIDE)
 
@@ -30,10 +38,28 @@ def same_noise(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """(what chooses the seed, what draws): noise that is the same on all ranks."""
     if not (wraps(run) or any(map(_averages, run.named(f"{DIST}all_reduce")))):
         return
+    yield from _of_library(run)
     for draw in run.calls:
         found = _alike(run, draw) if _is_noise(draw) and draw.everywhere else None
         if found is not None and any(_trains(run, draw, one) for one in backwards(run)):
             yield _chosen(found), draw
+
+
+def _of_library(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
+    """Noise from torch's own stream, for samples that a sampler deals, after one seed for all.
+
+    Not where a rank may be elsewhere in the stream: it draws more, or sets its state.
+    """
+    seeding = same_everywhere(run)
+    moved = any(call.method in _RESTORES for call in run.calls)
+    if seeding is None or moved or run.helpers or not any(map(dealt_by, trained(run))):
+        return
+    later = [one for one in run.calls if one.order > seeding.order]
+    if any(one.method in _ADVANCES and not one.everywhere for one in later):
+        return
+    for draw in (one for one in later if one.name in _FREE and "generator" not in one.kwargs):
+        if any(_trains(run, draw, one) for one in backwards(run)):
+            yield _chosen(seeding), draw
 
 
 def _averages(call: RankCall) -> bool:
