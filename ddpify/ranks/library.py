@@ -34,6 +34,7 @@ from ddpify.ranks import (
 )
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import collective, is_world
+from ddpify.ranks.elements import rows_of
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RankCall, RankThing, RankValue
@@ -54,7 +55,7 @@ from ddpify.ranks.process_groups import (
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import dealt, result, rooted, with_origin
 from ddpify.ranks.trace import WRAPPING
-from ddpify.ranks.values import NONE, symbol
+from ddpify.ranks.values import NONE, OwnRows, key_of, symbol
 
 
 def called(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
@@ -158,7 +159,12 @@ def _imported(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 
 def _share(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``with accelerator.split_between_processes(samples) as share:``"""
-    return dealt(result(one), one)
+    share, padded = dealt(result(one), one), one.arg(1, "apply_padding")
+    given = one.arg(0, "inputs")
+    if given is None or (padded is not None and padded.constant is not False):
+        return share
+    own = OwnRows(key_of(share), (), (), rows_of(given), stride=True)
+    return replace(share, atoms=(own, own))
 
 
 def _second(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:

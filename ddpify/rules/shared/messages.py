@@ -33,6 +33,7 @@ from ddpify.rules.shared.sides import (
 
 MAX_MESSAGES = 400
 _COUNTED = ("builtins.range", "builtins.enumerate")
+LEFT = "left at "
 _OBJECTS = -1  # the tag that stands for those of object lists
 _ROUNDS = 6  # what a number of rounds that is not known is taken for
 
@@ -211,7 +212,7 @@ class _Turns:
             mine = left.ranks & (1 << self.rank) and left.function in way
             ends = mine and any(map(left.ends, self.call.loops))
             if ends and left.kind not in ("continue", ABORT):
-                yield f"left at {left.site}"
+                yield f"{LEFT}{left.site}"
 
     def _skips(self) -> Iterator[Exit]:
         """The ``continue`` statements above it, in a loop around it."""
