@@ -27,8 +27,20 @@ def sorted_by_numbers(run: Run, loop: RankLoop) -> bool:
 
 def _is_own(call: RankCall, key: RankValue | None) -> bool:
     """``sorted(seconds, key=seconds.get)`` of times that each rank has measured."""
+    if key is None:
+        return False
+    body = _body(key)
     timed = call.result is not None and any(one.kind == CLOCK for one in call.result.all_origins)
-    return timed or (key is not None and any(one.kind in _OWN for one in key.origins))
+    looked = body is not None and any(map(_looks_up, ast.walk(body)))
+    return (timed and looked) or any(one.kind in _OWN for one in key.origins)
+
+
+def _looks_up(node: ast.AST) -> bool:
+    """``item[1]`` of the items of a dict, ``spent[name]``."""
+    if not isinstance(node, ast.Subscript):
+        return False
+    place = ast.unparse(node.slice)
+    return place in ("1", "-1") or isinstance(node.slice, ast.Name)
 
 
 def _in_place(run: Run, loop: RankLoop) -> RankCall | None:
