@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.origins import DATA, ITEM, PART, PICKED, PIECE, STRIDE, Origin, Symbol
+from ddpify.ranks.origins import DATA, ITEM, PART, PICKED, PIECE, RANDOM, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import with_origin
 from ddpify.ranks.values import Many, rooted
@@ -18,6 +18,8 @@ _TESTS: Final = frozenset(
     " logical_not".split()
 )
 _NUMBERS: Final = frozenset("item tolist int".split())
+_EMPTY: Final = ("collections.defaultdict", "collections.Counter")
+_DRAWS: Final = ("random.", "numpy.random.")
 _NAMES: Final = frozenset("items keys named_parameters state_dict named_modules".split())
 _PICKS: Final = frozenset("nonzero argwhere flatnonzero masked_select unique".split())
 
@@ -41,12 +43,16 @@ def note_key(m: RankMachine, base: RankValue, key: RankValue, site: Site) -> Non
     what is counted."""
     begun = base.keys is not None and all(name == "**" for name, _ in base.keys)
     begun = begun and not isinstance(rooted(base.atoms[0]), Many)
+    made = base.made_by(*_EMPTY)
+    if made is not None and made.call is not None:
+        begun = len(made.call.given) == (made.call.method == "defaultdict")
     if not begun or not m.own(key.origins):
         return  # one that has its names already gets no others
-    made = {thing.name.rpartition(".")[2] for thing in key.sources()}
+    names = {thing.name.rpartition(".")[2] for thing in key.sources()}
     told = any(o.what == PART and o.site.within(site) for o in key.origins)
-    told = told or _is_of_row(key)
-    if made.isdisjoint(_NAMES) and (told or not made.isdisjoint(_NUMBERS)):
+    drawn = key.has(RANDOM) and any(one.name.startswith(_DRAWS) for one in key.sources())
+    told = told or drawn or _is_of_row(key)
+    if names.isdisjoint(_NAMES) and (told or not names.isdisjoint(_NUMBERS)):
         m.run.keyed.append((base, site))
 
 
