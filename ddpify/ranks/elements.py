@@ -134,7 +134,9 @@ _SHAPED: Final = frozenset(
 
 def rows_of(base: RankValue) -> int | None:
     """How many rows ``torch.randn(17, 3)`` has, or a list that is written out."""
-    if base.items and all(isinstance(one, Many) and one.number == len(base.items) for one in base.atoms):
+    if base.items and all(
+        isinstance(one, Many) and one.number == len(base.items) for one in base.atoms
+    ):
         return len(base.items)
     made = [thing.call for thing in base.things if thing.name in _SHAPED and thing.call]
     given = made[0].args[0].constant if len(made) == 1 and made[0].args else None

@@ -21,6 +21,14 @@ from ddpify.site import Site
 _ELEMENTWISE: Final = ("all_reduce", "reduce", "broadcast")
 _ALIKE: Final = tuple(f"builtins.{name}" for name in "list tuple set frozenset".split())
 _HANDING_ON: Final = frozenset("sorted list tuple enumerate tolist cpu numpy long int".split())
+_IN_GROUPS: Final = (
+    "is entered in another group by the other ranks, which come to these groups in another order:"
+    " all wait, a hang"
+)
+_OF_TENSORS: Final = (
+    "meets another tensor on the other ranks: they have the same ones in another order: wrong"
+    " numbers"
+)
 _SHUFFLES: Final = tuple(
     f"{of}.shuffle"
     for of in ("random", "random.Random", "numpy.random", "numpy.random.default_rng")
@@ -66,11 +74,7 @@ def lint(run: Run) -> Iterable[Finding]:
         yield Finding(
             "DDP828",
             place,
-            f"{call.method}() is entered in another group by the other ranks, which come to these"
-            " groups in another order: all wait, a hang"
-            if apart
-            else f"{call.method}() meets another tensor on the other ranks: they have the same ones"
-            " in another order: wrong numbers",
+            f"{call.method}() {_IN_GROUPS if apart else _OF_TENSORS}",
             Severity.ERROR,
             advice="go through them in one order on all ranks",
             because=((site, "in an order of each rank's own"),),
@@ -109,15 +113,16 @@ def _packed(run: Run) -> Iterator[Finding]:
 def _drawn(run: Run, loop: RankLoop) -> Site | None:
     """Where each rank has drawn the order of a loop itself: ``random.sample(parameters, 4)``."""
     over = loop.over
-    call = _draw(over) if over is not None else None
-    for one in run.named(*_SHUFFLES) if over is not None and call is None else ():
-        listed = one.args[0] if one.args else None
-        if _draws(one) and listed is not None and listed.atoms == over.atoms:
+    if over is None:
+        return None
+    call = _draw(over)
+    for one in run.named(*_SHUFFLES) if call is None else ():
+        if _draws(one) and one.args and one.args[0].atoms == over.atoms:
             call = one
-    for one in run.calls if call is not None else ():
-        if one.order > call.order and is_given_an_element(one, loop):
-            return call.site
-    return None
+    if call is None:
+        return None
+    later = (one for one in run.calls if one.order > call.order)
+    return call.site if any(is_given_an_element(one, loop) for one in later) else None
 
 
 def _draw(over: RankValue) -> RankCall | None:

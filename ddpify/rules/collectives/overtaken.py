@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall
-from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.modules import FunctionDefinition, Module
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.syntax import dotted
 from ddpify.site import Site
@@ -27,15 +27,20 @@ def overtaken(run: Run) -> Iterator[tuple[RankCall, Site]]:
         return
     for backward in run.backwards:
         after = [one for one in run.calls if one.order > backward.order]
-        step = next((one for one in after if one.name.startswith("torch.optim.") and _is(one)), None)
+        step = next(
+            (one for one in after if one.name.startswith("torch.optim.") and _is(one)), None
+        )
         if step is None or step.loops != backward.loops or step.function is not backward.function:
             continue
         between = [one for one in after if one.order < step.order]
         for call, site in hooks if not any(_may_wait(run, one) for one in between) else ():
-            if call.receiver is not None and step.receiver is not None:
-                if call.receiver.made_from & step.receiver.made_from:
-                    yield step, site
-                    return
+            if _sources(call) & _sources(step):
+                yield step, site
+                return
+
+
+def _sources(call: RankCall) -> frozenset[RankThing]:
+    return call.receiver.made_from if call.receiver is not None else frozenset()
 
 
 def _is(call: RankCall) -> bool:
@@ -56,11 +61,11 @@ def _begun(hook: RankCall) -> Iterator[Site]:
             if info is None or _WAITS.search(info.text):
                 continue
             for node in ast.walk(info.node):
-                if isinstance(node, ast.Call) and _is_begun(node):
-                    if dotted(info.module, node.func) == f"{words.DIST}all_reduce":
-                        yield info.module.site(node)
+                if isinstance(node, ast.Call) and _is_begun(info.module, node):
+                    yield info.module.site(node)
 
 
-def _is_begun(node: ast.Call) -> bool:
+def _is_begun(module: Module, node: ast.Call) -> bool:
     asked = (one.value for one in node.keywords if one.arg == "async_op")
-    return any(isinstance(one, ast.Constant) and one.value is True for one in asked)
+    begun = any(isinstance(one, ast.Constant) and one.value is True for one in asked)
+    return begun and dotted(module, node.func) == f"{words.DIST}all_reduce"

@@ -16,7 +16,6 @@ def _job(nodes: int, tasks: int, line: str) -> Example:
     return Example((*PROCESS.files, ("job.slurm", text)))
 
 
-
 def _script(text: str) -> Example:
     return Example((*PROCESS.files, ("sweep.sh", f"#!/bin/bash\n{text}\n")))
 
@@ -24,7 +23,9 @@ def _script(text: str) -> Example:
 _RUN = "torchrun --nproc_per_node=2 --master_port={port} main.py --lr {lr} &"
 _TWICE = (
     _script(f"for lr in 1 2; do\n  {_RUN.format(port=29501, lr='$lr')}  # DDP007\ndone\nwait"),
-    _script("torchrun --nproc_per_node 2 main.py &\ntorchrun --nproc_per_node 2 main.py &  # DDP007"),
+    _script(
+        "torchrun --nproc_per_node 2 main.py &\ntorchrun --nproc_per_node 2 main.py &  # DDP007"
+    ),
 )
 _ONCE = (
     _script(f"for lr in 1 2; do\n  {_RUN.format(port='$((29500 + lr))', lr='$lr')}\ndone\nwait"),
