@@ -34,7 +34,6 @@ from ddpify.ranks import (
 )
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import collective, is_world
-from ddpify.ranks.elements import rows_of
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RankCall, RankThing, RankValue
@@ -163,7 +162,7 @@ def _share(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     given = one.arg(0, "inputs")
     if given is None or (padded is not None and padded.constant is not False):
         return share
-    own = OwnRows(key_of(share), (), (), rows_of(given), stride=True)
+    own = OwnRows(key_of(share), (), (), picked.rows_of(given), stride=True)
     return replace(share, atoms=(own, own))
 
 

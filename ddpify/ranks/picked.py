@@ -22,6 +22,9 @@ _EMPTY: Final = ("collections.defaultdict", "collections.Counter")
 _DRAWS: Final = ("random.", "numpy.random.")
 _NAMES: Final = frozenset("items keys named_parameters state_dict named_modules".split())
 _PICKS: Final = frozenset("nonzero argwhere flatnonzero masked_select unique".split())
+_SHAPED: Final = frozenset(
+    f"torch.{name}" for name in "zeros ones empty rand randn arange randperm".split()
+)
 
 
 def by_mask(value: RankValue, index: RankValue, site: Site) -> RankValue:
@@ -76,3 +79,16 @@ def _is_mask(index: RankValue) -> bool:
 
 def _compares(atom: Any) -> bool:
     return isinstance(atom, Symbol) and atom.parts[:1] != () and atom.parts[0] in _COMPARES
+
+
+def rows_of(base: RankValue) -> int | None:
+    """How many rows ``torch.randn(17, 3)`` has, or a list that is written out."""
+    if base.items and all(
+        isinstance(one, Many) and one.number == len(base.items) for one in base.atoms
+    ):
+        return len(base.items)
+    made = [thing.call for thing in base.things if thing.name in _SHAPED and thing.call]
+    given = made[0].args[0].constant if len(made) == 1 and made[0].args else None
+    if made and made[0].method == "arange" and len(made[0].args) > 1:
+        return None
+    return int(given) if isinstance(given, (int, float)) and given == given // 1 else None
