@@ -11,6 +11,7 @@ from ddpify.ranks import words
 from ddpify.ranks.model import RANK0, RANK1, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.sides import among_all
+from ddpify.rules.shared.syntax import scope
 
 _ONE: Final = re.compile(r"[=]=\s*1\b|world_size|world\b")
 
@@ -53,8 +54,15 @@ def _leaves(run: Run, call: RankCall) -> bool:
         if left.kind in ("break", "return") and left.ends(loop) and len(own) == 1:
             names = {n.id for n in ast.walk(own[0].node) if isinstance(n, ast.Name)}
             if buffer.id in names and not _ONE.search(own[0].text):
-                return all(name == buffer.id or name.isupper() or name == "torch" for name in names)
+                return not (names - {buffer.id}) & _local(call)
     return False
+
+
+def _local(call: RankCall) -> set[str]:
+    """What the function gives a value itself, or is given: a number of messages, it may be."""
+    nodes = ast.walk(scope(call) if call.function is not None else call.loops[-1].node)
+    stored = (n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return {*stored, *(call.function.parameters if call.function is not None else ())}
 
 
 def _is_of_one(call: RankCall) -> bool:
