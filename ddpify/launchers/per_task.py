@@ -1,4 +1,4 @@
-"""Batch scripts in which `srun` starts torchrun more often, or on more nodes, than it is told.
+"""Scripts that start torchrun more often than its port allows, or on more nodes than it is told.
 
 Each task that `srun` starts runs the command: four tasks on a node are four torchruns there. One
 that is not told of the other nodes makes a job of its own on each.
@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ddpify.launchers.at_once import at_once
 from ddpify.launchers.embedded import EmbeddedPiece
 from ddpify.launchers.legacy import LEGACY, MODERN
 from ddpify.launchers.reading import pieces
@@ -19,6 +20,8 @@ from ddpify.rules.base import Finding, Severity
 from ddpify.source import Source
 
 CODE = "DDP007"
+# A torchrun, and a command that the shell does not wait for.
+_LEFT = re.compile(rb"(?:torchrun|torch\.distributed)[^&]*[^&>]&\s*(?:#.*)?$", re.MULTILINE)
 _SINGLE = ("1", "1:1")
 # What tells the tasks of a job apart: each has a port, a seed, GPUs of its own.
 _OF_TASK = re.compile(r"SLURM_(?:NODEID|PROCID|LOCALID|NTASKS)")
@@ -30,14 +33,28 @@ def findings(root: Path, files: Sequence[Path]) -> list[Finding]:
     for file in files:
         file = root / file
         raw = file.read_bytes() if file.is_file() else b""
-        if b"srun" not in raw or b"SBATCH" not in raw:  # no parser for what cannot matter
+        steps, left = b"srun" in raw and b"SBATCH" in raw, _LEFT.search(raw) is not None
+        if not steps and not left:  # no parser for what cannot matter
             continue
         path = file.resolve().relative_to(root.resolve()).as_posix()
         text = Source.plain(raw, file, path).text
         for piece in pieces(path, text):
-            if piece.certain and not piece.brief and "srun" in piece.text:
+            if piece.certain and not piece.brief and steps and "srun" in piece.text:
                 found += _in_piece(path, piece)
+            if piece.certain and not piece.brief and left:
+                found += _at_once(path, piece)
     return found
+
+
+def _at_once(path: str, piece: EmbeddedPiece) -> Iterator[Finding]:
+    script = Script.parse(path, piece.text)
+    for word, port in at_once(script):
+        site = script.site(word.start, word.end)
+        if piece.holds(site):
+            what = f"another torchrun that this script has started still listens on port {port}"
+            advice = "give each a --master_port of its own, or --standalone"
+            found = Finding(CODE, site, f"{what}: this one cannot", Severity.ERROR, advice=advice)
+            yield piece.placed(found)
 
 
 def _in_piece(path: str, piece: EmbeddedPiece) -> Iterator[Finding]:

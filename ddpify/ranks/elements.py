@@ -105,7 +105,7 @@ def _sliced(
     given = [one.atoms != (None, None) for one in bounds]
     stride = given == [True, False, True] and not _is_fitted(base)
     if not _is_fitted(base):
-        one = OwnRows(f"{key_of(base)}[:]", (), bounds, _rows(base), stride)
+        one = OwnRows(f"{key_of(base)}[:]", (), bounds, picked.rows_of(base), stride)
         part = replace(part, atoms=(one, one))
     return _own_part(f, part, index, node, STRIDE if stride else PART)
 
@@ -125,20 +125,6 @@ def _own_item(item: RankValue, key: str, site: Site) -> RankValue:
 def _cut(part: RankValue) -> frozenset[Origin]:
     """Its origins where it was cut to a length: ``rows[rank::world][:n]``."""
     return frozenset(replace(o, what=PART) if o.what == STRIDE else o for o in part.origins)
-
-
-_SHAPED: Final = frozenset(
-    f"torch.{name}" for name in "zeros ones empty rand randn arange randperm".split()
-)
-
-
-def _rows(base: RankValue) -> int | None:
-    """How many rows ``torch.randn(17, 3)`` has."""
-    made = [thing.call for thing in base.things if thing.name in _SHAPED and thing.call]
-    given = made[0].args[0].constant if len(made) == 1 and made[0].args else None
-    if made and made[0].method == "arange" and len(made[0].args) > 1:
-        return None
-    return int(given) if isinstance(given, (int, float)) and given == given // 1 else None
 
 
 def _is_cut_up(base: RankValue) -> bool:

@@ -54,7 +54,7 @@ from ddpify.ranks.process_groups import (
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import dealt, result, rooted, with_origin
 from ddpify.ranks.trace import WRAPPING
-from ddpify.ranks.values import NONE, symbol
+from ddpify.ranks.values import NONE, OwnRows, key_of, symbol
 
 
 def called(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
@@ -158,7 +158,12 @@ def _imported(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 
 def _share(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``with accelerator.split_between_processes(samples) as share:``"""
-    return dealt(result(one), one)
+    share, padded = dealt(result(one), one), one.arg(1, "apply_padding")
+    given = one.arg(0, "inputs")
+    if given is None or (padded is not None and padded.constant is not False):
+        return share
+    own = OwnRows(key_of(share), (), (), picked.rows_of(given), stride=True)
+    return replace(share, atoms=(own, own))
 
 
 def _second(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.origins import DATA, ITEM, PART, PICKED, PIECE, STRIDE, Origin, Symbol
+from ddpify.ranks.origins import DATA, ITEM, PART, PICKED, PIECE, RANDOM, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import with_origin
 from ddpify.ranks.values import Many, rooted
@@ -18,8 +18,13 @@ _TESTS: Final = frozenset(
     " logical_not".split()
 )
 _NUMBERS: Final = frozenset("item tolist int".split())
+_EMPTY: Final = ("collections.defaultdict", "collections.Counter")
+_DRAWS: Final = ("random.", "numpy.random.")
 _NAMES: Final = frozenset("items keys named_parameters state_dict named_modules".split())
 _PICKS: Final = frozenset("nonzero argwhere flatnonzero masked_select unique".split())
+_SHAPED: Final = frozenset(
+    f"torch.{name}" for name in "zeros ones empty rand randn arange randperm".split()
+)
 
 
 def by_mask(value: RankValue, index: RankValue, site: Site) -> RankValue:
@@ -41,12 +46,16 @@ def note_key(m: RankMachine, base: RankValue, key: RankValue, site: Site) -> Non
     what is counted."""
     begun = base.keys is not None and all(name == "**" for name, _ in base.keys)
     begun = begun and not isinstance(rooted(base.atoms[0]), Many)
+    made = base.made_by(*_EMPTY)
+    if made is not None and made.call is not None:
+        begun = len(made.call.given) == (made.call.method == "defaultdict")
     if not begun or not m.own(key.origins):
         return  # one that has its names already gets no others
-    made = {thing.name.rpartition(".")[2] for thing in key.sources()}
+    names = {thing.name.rpartition(".")[2] for thing in key.sources()}
     told = any(o.what == PART and o.site.within(site) for o in key.origins)
-    told = told or _is_of_row(key)
-    if made.isdisjoint(_NAMES) and (told or not made.isdisjoint(_NUMBERS)):
+    drawn = key.has(RANDOM) and any(one.name.startswith(_DRAWS) for one in key.sources())
+    told = told or drawn or _is_of_row(key)
+    if names.isdisjoint(_NAMES) and (told or not names.isdisjoint(_NUMBERS)):
         m.run.keyed.append((base, site))
 
 
@@ -70,3 +79,16 @@ def _is_mask(index: RankValue) -> bool:
 
 def _compares(atom: Any) -> bool:
     return isinstance(atom, Symbol) and atom.parts[:1] != () and atom.parts[0] in _COMPARES
+
+
+def rows_of(base: RankValue) -> int | None:
+    """How many rows ``torch.randn(17, 3)`` has, or a list that is written out."""
+    if base.items and all(
+        isinstance(one, Many) and one.number == len(base.items) for one in base.atoms
+    ):
+        return len(base.items)
+    made = [thing.call for thing in base.things if thing.name in _SHAPED and thing.call]
+    given = made[0].args[0].constant if len(made) == 1 and made[0].args else None
+    if made and made[0].method == "arange" and len(made[0].args) > 1:
+        return None
+    return int(given) if isinstance(given, (int, float)) and given == given // 1 else None

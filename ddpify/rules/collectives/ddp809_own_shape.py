@@ -17,6 +17,7 @@ from ddpify.rules.shared.arms import meeting
 from ddpify.rules.shared.blocking import pairs
 from ddpify.rules.shared.extents import exceeds, extent, never
 from ddpify.rules.shared.mpi_types import misnamed
+from ddpify.rules.shared.picked_rows import gives_picked
 from ddpify.rules.shared.rows import are_uneven
 from ddpify.rules.shared.sides import of_objects, of_torch
 from ddpify.rules.shared.tensors import dtype
@@ -46,6 +47,7 @@ _KEEPING: Final = frozenset(
     flatten""".split()
 )
 _PICKING: Final = frozenset({"nonzero", "masked_select", "unique", "argwhere", "flatnonzero"})
+_KEPT: Final = _PICKING | {"nms", "batched_nms"}  # what they give, as an index
 _MASKS: Final = frozenset((name,) for name in "Eq NotEq Lt LtE Gt GtE".split())
 
 
@@ -150,6 +152,9 @@ def _own_size(value: RankValue) -> bool:
 def _keeps_own_size(call: RankCall) -> bool:
     if call.name == "torch.cat" and call.args:
         return any(map(_own_size, call.args[0].items or ()))
+    if call.method == "__call__" and call.receiver is not None:
+        forwards = [t.cls.method("forward") for t in call.receiver.things if t.cls is not None]
+        return any(one is not None and gives_picked(one) for one in forwards)
     kept = call.receiver if call.method in _KEEPING else None
     return call.method in _PICKING or (kept is not None and _own_size(kept))
 
@@ -159,6 +164,8 @@ def _is_masked(atom: object) -> bool:
     if not isinstance(atom, Symbol) or atom.parts[:1] != (ITEM,):
         return False
     index = atom.parts[2]
+    if isinstance(index, Symbol) and index.key.partition("@")[0].rpartition(".")[2] in _KEPT:
+        return True
     return isinstance(index, bool) or (isinstance(index, Symbol) and index.parts[:1] in _MASKS)
 
 

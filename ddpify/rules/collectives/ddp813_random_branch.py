@@ -10,6 +10,7 @@ from typing import Final
 
 from ddpify.python.choices import LayerChoice, Names, choices, spelled
 from ddpify.ranks import words
+from ddpify.ranks.events import Exit
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import ClassDefinition, Module
 from ddpify.ranks.origins import IDENTITY, RANDOM
@@ -23,6 +24,7 @@ from ddpify.rules.shared.wrapped import forwards, wraps
 from ddpify.site import Site
 
 _ASKS_FOR_GRADIENT: Final = re.compile(r"\.grad is (?:not )?None")
+_DRAWS: Final = ("random.", "numpy.random.")
 _MISSING: Final = (
     "where it is not, its gradients are missing, and DDP fails in the next step",
     ", and set find_unused_parameters=True",
@@ -50,7 +52,8 @@ def lint(run: Run) -> Iterable[Finding]:
 def _by_hand(run: Run) -> Iterator[Finding]:
     """The same where a program averages the gradients itself, those that are there."""
     for one in averagings(run):
-        skips = [g for g in one.call.conditions if _ASKS_FOR_GRADIENT.search(g.text)]
+        left = (g for e in run.exits if _leaves(e, one.call) for g in e.guards)
+        skips = [g for g in (*one.call.conditions, *left) if _ASKS_FOR_GRADIENT.search(g.text)]
         for call in run.methods("__call__", "forward") if skips else ():
             made = [t for t in call.receiver.things if t in one.models] if call.receiver else []
             for thing in made:
@@ -68,6 +71,12 @@ def _by_hand(run: Run) -> Iterator[Finding]:
                     return
 
 
+def _leaves(left: Exit, call: RankCall) -> bool:
+    """Whether it is a ``continue`` above a call, in the loop around it."""
+    inner = left.loops[-1:] == call.loops[-1:]
+    return left.kind == "continue" and inner and left.order < call.order
+
+
 def _chosen(run: Run, call: RankCall, cls: ClassDefinition) -> Site | None:
     """Where a forward uses the layer that a rank has drawn, or was told: ``self.heads[task]``."""
     held = {*layers(run, cls)}
@@ -77,7 +86,7 @@ def _chosen(run: Run, call: RankCall, cls: ClassDefinition) -> Site | None:
     forward = cls.method("forward")
     names = forward.parameters[1:] if forward is not None else ()
     given = {name: call.arg(place, name) for place, name in enumerate(names)}
-    own = {name for name, v in given.items() if v and not v.things and _is_own(run, v)}
+    own = {name for name, v in given.items() if v and _is_name(v) and _is_own(run, v)}
     for node in ast.walk(forward.node) if forward is not None and own else ():
         index = node.slice if isinstance(node, ast.Subscript) and _is_in(node, held) else None
         if forward is not None and isinstance(index, ast.Name) and index.id in own:
@@ -87,6 +96,11 @@ def _chosen(run: Run, call: RankCall, cls: ClassDefinition) -> Site | None:
 
 def _is_in(node: ast.Subscript, held: set[str]) -> bool:
     return spelled(node.value) in held
+
+
+def _is_name(value: RankValue) -> bool:
+    """Whether it is a number or a text that was drawn, told by what drew it; no batch."""
+    return all(one.call is not None and one.name.startswith(_DRAWS) for one in value.things)
 
 
 def _is_own(run: Run, value: RankValue) -> bool:

@@ -11,6 +11,7 @@ from ddpify.ranks.inflight import BATCH, RECEIVES, SENDS, flown, spelled
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.collectives.overtaken import overtaken
 from ddpify.rules.collectives.pending import on_gloo, overwritten, touched
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.uses import uses
@@ -18,6 +19,11 @@ from ddpify.rules.shared.written import is_literal_keyword
 from ddpify.site import Site
 
 _COALESCING: Final = f"{words.DIST}_coalescing_manager"  # it hands out the handle
+
+_TAKEN_BACK: Final = (
+    "nobody keeps this handle: a message that the other rank has not yet come to receive is never"
+    " sent, a hang there"
+)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -29,6 +35,9 @@ def lint(run: Run) -> Iterable[Finding]:
         if not flown(call) or call.method == "barrier" or call.within(_COALESCING):
             continue
         sends = spelled(call) in SENDS
+        if call.name == f"{words.DIST}isend" and call.alone and on_gloo(run):
+            yield _finding(call, _TAKEN_BACK)
+            continue
         dropped = not sends and call.name != BATCH and (call.alone or uses(call) == ())
         if dropped and not _is_waited_for(run, call):
             yield _finding(call)
@@ -41,6 +50,16 @@ def lint(run: Run) -> Iterable[Finding]:
             continue  # a wrapper, which may ask for it before it goes on
         for at, fills in touched(run, call):
             yield _too_early(call, at, not fills)
+    for step, site in overtaken(run):
+        yield Finding(
+            "DDP824",
+            step.site,
+            "nothing waits between backward() and this step for the reductions that the hook has"
+            " begun: each rank steps with gradients that are its own, in part or all",
+            Severity.ERROR,
+            advice="wait for all of them before step()",
+            because=((site, "begun here, for each parameter"),),
+        )
 
 
 def _only_begun(call: RankCall) -> bool:
@@ -100,8 +119,10 @@ RULE = Rule(
     " the tensor may hold the old value, the sum or a part of it (measured: 1.0 before, 3.0 after"
     " the wait). What isend() sends is read while it is sent: after block.mul_(-1) before the wait"
     " the other rank got -1 in place of 1. Two irecv() into one tensor leave what came last: 5000"
-    " was read as the first message, which was 1000 (measured with gloo). A barrier that is begun"
-    " holds nobody up.",
+    " was read as the first message, which was 1000 (measured with gloo). Gloo gives up a message"
+    " whose handle is gone: of ten numbers, or four million, whose isend() kept no handle, a rank"
+    " that came a second later received none (measured, a timeout), and all where the handle was"
+    " kept. A barrier that is begun holds nobody up.",
     "torch.distributed documentation, synchronous and asynchronous collectives; BUGS L12",
     lint=lint,
     bad=(

@@ -11,6 +11,7 @@ from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.first_stop import left_at_first
 from ddpify.rules.collectives.neighbours import unmet_with_more
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
@@ -35,6 +36,16 @@ def lint(run: Run) -> Iterable[Finding]:
             "with more than two ranks, whom this rank receives from sends to another one: a hang",
             Severity.WARNING,
             advice="send to one neighbour and receive from the other",
+        )
+    for server, last in left_at_first(run):
+        yield Finding(
+            "DDP826",
+            last.site,
+            "with more than two ranks, each sends this last message, and rank 0 leaves when it has"
+            " received one: the others wait, a hang",
+            Severity.WARNING,
+            advice="count how many ranks have said so, and leave at the last one",
+            because=((server.site, "rank 0 receives from any rank here"),),
         )
     found = [*unmet(messages(run))]
     wrong = [(one, other) for one, other in found if one.way[0] == one.way[1]]

@@ -13,7 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.orders import is_salted, ordered_by
-from ddpify.rules.shared.reordered import reordered
+from ddpify.rules.shared.reordered import is_given_an_element, reordered
 from ddpify.rules.shared.threads import in_threads
 from ddpify.rules.shared.turned import turned
 from ddpify.site import Site
@@ -21,6 +21,20 @@ from ddpify.site import Site
 _ELEMENTWISE: Final = ("all_reduce", "reduce", "broadcast")
 _ALIKE: Final = tuple(f"builtins.{name}" for name in "list tuple set frozenset".split())
 _HANDING_ON: Final = frozenset("sorted list tuple enumerate tolist cpu numpy long int".split())
+_IN_GROUPS: Final = (
+    "is entered in another group by the other ranks, which come to these groups in another order:"
+    " all wait, a hang"
+)
+_OF_TENSORS: Final = (
+    "meets another tensor on the other ranks: they have the same ones in another order: wrong"
+    " numbers"
+)
+_SHUFFLES: Final = tuple(
+    f"{of}.shuffle"
+    for of in ("random", "random.Random", "numpy.random", "numpy.random.default_rng")
+)
+_LIBRARIES: Final = ("random.", "numpy.random.", "torch.randperm")
+_ORDERS: Final = frozenset("sample choices permutation randperm permuted".split())
 _ENTRIES: Final = frozenset("items values keys".split())
 
 
@@ -32,13 +46,14 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         keyed, names = _keyed(run, loop.over), _sorted(loop.over)
         missing = (_keyed(run, names) if names is not None else None) or _distinct(loop.over)
-        if keyed is None and missing is None and not is_salted(loop.over):
+        drawn = _drawn(run, loop)
+        if keyed is None and missing is None and drawn is None and not is_salted(loop.over):
             continue
         meeting = next(_meetings(run, loop), None)
         if meeting is not None:
             said.add(loop.site)
             yield (
-                _finding(loop, meeting, keyed)
+                _finding(loop, meeting, keyed, drawn)
                 if missing is None
                 else _fewer(loop, meeting, missing)
             )
@@ -54,11 +69,12 @@ def lint(run: Run) -> Iterable[Finding]:
             because=((start.site, "the thread starts"), (other.site, "the main thread enters")),
         )
     for call, place, site in reordered(run):
+        shared = collective(call)
+        apart = shared is not None and shared.group is not None and not shared.whole
         yield Finding(
             "DDP828",
             place,
-            f"{call.method}() meets another tensor on the other ranks: they have the same ones in"
-            " another order: wrong numbers",
+            f"{call.method}() {_IN_GROUPS if apart else _OF_TENSORS}",
             Severity.ERROR,
             advice="go through them in one order on all ranks",
             because=((site, "in an order of each rank's own"),),
@@ -94,10 +110,45 @@ def _packed(run: Run) -> Iterator[Finding]:
             )
 
 
-def _finding(loop: RankLoop, meeting: tuple[RankCall, Site], keyed: Site | None) -> Finding:
+def _drawn(run: Run, loop: RankLoop) -> Site | None:
+    """Where each rank has drawn the order of a loop itself: ``random.sample(parameters, 4)``."""
+    over = loop.over
+    if over is None:
+        return None
+    call = _draw(over)
+    for one in run.named(*_SHUFFLES) if call is None else ():
+        if _draws(one) and one.args and one.args[0].atoms == over.atoms:
+            call = one
+    if call is None:
+        return None
+    later = (one for one in run.calls if one.order > call.order)
+    return call.site if any(is_given_an_element(one, loop) for one in later) else None
+
+
+def _draw(over: RankValue) -> RankCall | None:
+    made = next((thing.call for thing in over.things if thing.call is not None), None)
+    if made is None or (made.method in _ORDERS and _draws(made)):
+        return made
+    of = made.receiver if made.receiver is not None else next(iter(made.args), None)
+    return _draw(of) if made.method in _HANDING_ON - {"sorted"} and of is not None else None
+
+
+def _draws(call: RankCall) -> bool:
+    """Whether each rank draws another order."""
+    origins = call.result.origins if call.result is not None else ()
+    own = any(one.kind == RANDOM and one.site == call.site for one in origins)
+    return own and call.name.startswith(_LIBRARIES)
+
+
+def _finding(
+    loop: RankLoop, meeting: tuple[RankCall, Site], keyed: Site | None, drawn: Site | None
+) -> Finding:
     call, site = meeting
     what = "a set, whose order is another one in each process"
     because: tuple[tuple[Site, str], ...] = ()
+    if drawn is not None:
+        what = "an order that each rank has drawn for itself"
+        because = ((drawn, "drawn here"),)
     if keyed is not None:
         what = "a dict, whose entries and order are those of this rank's samples"
         because = ((keyed, "an entry under what this rank's samples say"),)

@@ -68,9 +68,24 @@ def touched(run: Run, call: RankCall) -> Iterator[tuple[Site, bool]]:
 
 
 def _touched(run: Run, call: RankCall, value: RankValue, fills: bool) -> Site | None:
-    ranks = [call.ranks] if key_of(value, call.ranks) else [RANK0, RANK1]
-    found = (_touched_on(run, call, value, fills, one & call.ranks) for one in ranks)
+    apart = not key_of(value, call.ranks) or _waits_on_some(run, call)
+    found = (
+        _touched_on(run, call, value, fills and not (apart and _is_root(call, one)), one)
+        for one in ((call.ranks & RANK0, call.ranks & RANK1) if apart else (call.ranks,))
+    )
     return next((site for site in found if site is not None), None)
+
+
+def _waits_on_some(run: Run, call: RankCall) -> bool:
+    """Whether some ranks alone wait for what all have begun."""
+    waits = (one for one in run.methods("wait") if one.ranks & call.ranks != call.ranks)
+    return any(call in (t.call for v in one.inputs for t in v.things) for one in waits)
+
+
+def _is_root(call: RankCall, ranks: int) -> bool:
+    """Whether this rank only sends: the root of a broadcast."""
+    src = call.arg(1, "src") if call.method == "broadcast" else None
+    return src is not None and bool(ranks) and src.atoms[ranks >> 1] == ranks >> 1
 
 
 def _touched_on(run: Run, call: RankCall, value: RankValue, fills: bool, ranks: int) -> Site | None:
@@ -179,6 +194,8 @@ class _Flight:
 
     def judge(self, event: Event) -> object:
         """A place if the event touches the tensor, something else if it may wait for it."""
+        if not event.ranks & self.ranks:
+            return None
         if isinstance(event, RankCall) and self._may_wait(event):
             return _STOP
         comes = set(_guards(event)) <= set(self.call.guards)
@@ -229,6 +246,8 @@ class _Flight:
             and not on_gloo(self.run)
             and (group is None or all(_group(one) in (group, None) for one in begun))
         )  # NCCL does those of a group one by one
+        if not begun and _is_of_earlier(event, self.call):
+            return True
         return (
             bool(begun)
             and not own
@@ -291,6 +310,22 @@ def is_of_one(wait: RankCall, call: RankCall) -> bool:
     if not isinstance(place, ast.Constant) or not isinstance(place.value, int):
         return False
     return call.name == BATCH  # of gloo, a handle for each message
+
+
+def _is_of_earlier(wait: RankCall, call: RankCall) -> bool:
+    """Whether it waits for a handle of an earlier round: ``if last: last.wait()`` before
+    ``last = this``, where `this` is what the call has given."""
+    node = wait.node.func.value if isinstance(wait.node.func, ast.Attribute) else None
+    if wait.function is not call.function or not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    made = [one for one in ast.walk(scope(call)) if isinstance(one, ast.Assign)]
+    names = [ast.unparse(one.targets[0]) for one in made if one.value is call.node]
+    handed = [one for one in made if ast.unparse(one.targets[0]) == ast.unparse(node)]
+    in_loop = [one for one in handed if not isinstance(one.value, ast.Constant)]
+    return bool(names and in_loop) and all(
+        ast.unparse(one.value) in names and one.lineno > wait.node.lineno > call.node.lineno
+        for one in in_loop
+    )
 
 
 def _own(call: RankCall) -> tuple[RankValue, ...]:

@@ -16,6 +16,23 @@ def _job(nodes: int, tasks: int, line: str) -> Example:
     return Example((*PROCESS.files, ("job.slurm", text)))
 
 
+def _script(text: str) -> Example:
+    return Example((*PROCESS.files, ("sweep.sh", f"#!/bin/bash\n{text}\n")))
+
+
+_RUN = "torchrun --nproc_per_node=2 --master_port={port} main.py --lr {lr} &"
+_TWICE = (
+    _script(f"for lr in 1 2; do\n  {_RUN.format(port=29501, lr='$lr')}  # DDP007\ndone\nwait"),
+    _script(
+        "torchrun --nproc_per_node 2 main.py &\ntorchrun --nproc_per_node 2 main.py &  # DDP007"
+    ),
+)
+_ONCE = (
+    _script(f"for lr in 1 2; do\n  {_RUN.format(port='$((29500 + lr))', lr='$lr')}\ndone\nwait"),
+    _script(f"for lr in 1 2; do\n  {_RUN.format(port=29501, lr='$lr')}\n  wait\ndone"),
+    _script(f"{_RUN.format(port=29501, lr=1)}\n{_RUN.format(port=29502, lr=2)}\nwait"),
+    _script("torchrun --standalone main.py &\ntorchrun --standalone main.py &\nwait"),
+)
 # Found by ddpify/launchers/per_task.py, in files that are not Python.
 RULE = Rule(
     "DDP007",
@@ -23,9 +40,11 @@ RULE = Rule(
     "srun runs its command once per task, and torchrun starts all processes of a node: with four"
     " tasks per node there are four torchruns, of which three find the port taken (EADDRINUSE)."
     " With --standalone, or without --nnodes, a torchrun knows of its own node alone: on two nodes"
-    " two jobs train, each with WORLD_SIZE of one node.",
+    " two jobs train, each with WORLD_SIZE of one node. Nor can a second torchrun listen on the"
+    " port of one that the same script has left running with `&`; that is 29500 where none is"
+    " named.",
     "torchrun documentation; Slurm's srun; measured with two torchruns on one machine",
-    bad=(_job(1, 4, f"{_ONE}  # DDP007"), _job(2, 1, f"{_ALONE}  # DDP007")),
+    bad=(_job(1, 4, f"{_ONE}  # DDP007"), _job(2, 1, f"{_ALONE}  # DDP007"), *_TWICE),
     good=(
         _job(1, 1, _ONE),
         _job(1, 4, _ONE.replace("srun", "srun --ntasks-per-node=1")),
@@ -34,6 +53,7 @@ RULE = Rule(
         _job(2, 2, f"srun torchrun --nnodes 4 --nproc_per_node 2 {_MEETING} main.py"),
         _job(1, 2, f"srun --gpus-per-task=2 {_ALONE.removeprefix('srun ')}"),
         _job(2, 1, _ALONE.replace("srun", "srun --ntasks=1")),
+        *_ONCE,
         _job(1, 4, 'ARGS="--ntasks-per-node=1"\n' + _ONE.replace("srun", "srun $ARGS")),
     ),
     severity=Severity.ERROR,

@@ -46,7 +46,9 @@ def made(call: RankCall, rank: int, read: Read) -> str | None:
     if call.name in _BY_VALUE:
         return _of_values(call, rank)
     kind = read(call.receiver, rank) if call.receiver is not None else None
-    return kind if kind is not None and kind.startswith("float") else None  # of integers: others
+    if kind == "int64":
+        return "float64" if call.method in ("mean", "std") else kind
+    return kind if kind is not None and kind.startswith("float") else None  # short ones grow
 
 
 def _of_values(call: RankCall, rank: int) -> str | None:

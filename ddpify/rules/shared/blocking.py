@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.messages import Message, in_order, messages
+from ddpify.rules.shared.messages import LEFT, Message, in_order, messages
 
 Pair = tuple[Message, Message]
 
@@ -73,10 +73,26 @@ def unmet(found: list[Message]) -> Iterator[tuple[Message, Message | None]]:
         here = [one for one in found if one.way == way]
         sent, received = ([one for one in here if one.sends is sends] for sends in (True, False))
         if sent and received and _names(sent) != _names(received):
+            one = _beyond(sent, received) or _beyond(received, sent)
+            if one is not None:
+                yield one, None
             continue
         left = _left(sent, received)
         if left is not None:
             yield left
+
+
+def _beyond(sure: list[Message], at_most: list[Message]) -> Message | None:
+    """The last of some messages, if the other side may only end early, and has too few even then:
+    each loop around it has as many rounds as on this side."""
+    more = {name for one in at_most for name in one.names - sure[0].names}
+    alike = all(one.names == sure[0].names for one in sure) and sure[0].waits
+    apart = any(not sure[0].names <= one.names for one in at_most)
+    if not alike or apart or not all(name.startswith(LEFT) for name in more):
+        return None
+    tags = {one.tag for one in (*sure, *at_most)}
+    last = max(sure, key=lambda one: one.place)
+    return last if len(tags) == 1 and len(sure) > len(at_most) else None
 
 
 def _names(found: list[Message]) -> set[str]:

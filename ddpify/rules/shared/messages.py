@@ -15,13 +15,13 @@ from typing import Any
 from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Exit
-from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankValue
+from ddpify.ranks.model import ALL, RankCall, RankGuard, RankLoop, RankValue
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import ABORT
 from ddpify.rules.shared.lengths import length
-from ddpify.rules.shared.overlooked import loops
+from ddpify.rules.shared.overlooked import filled_by, loops
 from ddpify.rules.shared.sides import (
     among_all,
     kind,
@@ -33,6 +33,7 @@ from ddpify.rules.shared.sides import (
 
 MAX_MESSAGES = 400
 _COUNTED = ("builtins.range", "builtins.enumerate")
+LEFT = "left at "
 _OBJECTS = -1  # the tag that stands for those of object lists
 _ROUNDS = 6  # what a number of rounds that is not known is taken for
 
@@ -184,6 +185,8 @@ class _Turns:
         names: dict[str, RankGuard] = {}
         for guard in guards:
             atom = guard.test.atoms[self.rank]
+            if guard.ranks != ALL and any(guard.node is one.node.func for one in self.call.way):
+                continue  # whose method it is: an object of another class on each rank
             if isinstance(atom, Symbol):
                 holds = self._holds(atom, known)
                 if holds is None:
@@ -211,7 +214,7 @@ class _Turns:
             mine = left.ranks & (1 << self.rank) and left.function in way
             ends = mine and any(map(left.ends, self.call.loops))
             if ends and left.kind not in ("continue", ABORT):
-                yield f"left at {left.site}"
+                yield f"{LEFT}{left.site}"
 
     def _skips(self) -> Iterator[Exit]:
         """The ``continue`` statements above it, in a loop around it."""
@@ -223,6 +226,9 @@ class _Turns:
 
     def _numbers(self, loop: RankLoop, names: set[str]) -> list[int | None]:
         """What a loop's variable is in each of its rounds."""
+        fill = filled_by(self.run, loop)
+        if fill is not None:
+            return [None] * len(self._numbers(fill.loops[-1], names))
         over = loop.over
         made = over.made_by(*_COUNTED) if over is not None else None
         if made is not None and made.call is not None and made.name == "builtins.enumerate":

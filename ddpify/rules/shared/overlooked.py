@@ -26,15 +26,45 @@ def out_of_turn(run: Run, calls: list[RankCall]) -> bool:
     way = {one for call in calls for one in call.way}
     counted = {loop.node for loop in run.comprehended}
     return any(
-        one.node in later or _is_in_comprehension(one, counted) or _goes_through_grown(one)
+        one.node in later or _is_in_comprehension(one, counted) or _goes_through_grown(run, one)
         for one in way
     )
 
 
-def _goes_through_grown(call: RankCall) -> bool:
+def filled_by(run: Run, loop: RankLoop) -> RankCall | None:
+    """The one call that fills the list that a loop goes through, once in each round of another
+    loop before it: ``for x in xs: ys.append(f(x))``, and then ``for y in ys``."""
+    over = getattr(loop.node, "iter", None)
+    if isinstance(over, ast.Call) and ast.unparse(over.func) in ("enumerate", "reversed"):
+        over = over.args[0]
+    name = over.id if isinstance(over, ast.Name) else ""
+    fills = [
+        one
+        for one in run.methods("append", "extend", "insert", "pop", "clear", "remove")
+        if isinstance(one.node.func, ast.Attribute)
+        and ast.unparse(one.node.func.value) == name
+        and one.module is loop.module
+    ]
+    fill = fills[0] if len(fills) == 1 and fills[0].method == "append" else None
+    if fill is None or not fill.loops or fill.conditions_in(fill.loops[-1]):
+        return None
+    inner, within = fill.loops[-1], scope(fill)
+    begun = [
+        one
+        for one in ast.walk(within)
+        if isinstance(one, ast.Assign) and any(ast.unparse(t) == name for t in one.targets)
+    ]
+    own = len(begun) == 1 and isinstance(begun[0].value, ast.List) and not begun[0].value.elts
+    left = any(one.loops[-1:] == (inner,) for one in run.exits)
+    if not own or left or holds(inner.node, begun[0]) or holds(inner.node, loop.node):
+        return None
+    return fill if holds(within, loop.node) and run.in_every_round(fill, inner) else None
+
+
+def _goes_through_grown(run: Run, call: RankCall) -> bool:
     """Whether a loop around it goes through a list that another loop has filled, which is read as
     one element: ``for y in outs``."""
-    within, read = scope(call), {loop.node for loop in call.loops}
+    within, read = scope(call), {loop.node for loop in (*call.loops, *_grown(run, call))}
     loops = [node for node in ast.walk(within) if isinstance(node, (ast.For, ast.While))]
     grown = {
         ast.unparse(node.func.value)
@@ -53,6 +83,15 @@ def _goes_through_grown(call: RankCall) -> bool:
     )
 
 
+def _grown(run: Run, call: RankCall) -> Iterator[RankLoop]:
+    """The loops around a call that are read as one round, the number of which is known."""
+    for loop in run.loops:
+        if loop not in call.loops and loop.module is call.module and holds(loop.node, call.node):
+            fill = filled_by(run, loop)
+            if fill is not None and fill.stack == call.stack and fill.loops[:-1] == call.loops:
+                yield loop
+
+
 def _is_in_comprehension(call: RankCall, counted: set[ast.AST]) -> bool:
     """Whether it is in one that is not a loop over what is known: of several, or with an `if`."""
     return any(
@@ -66,7 +105,11 @@ def loops(run: Run, call: RankCall) -> tuple[RankLoop, ...]:
     found = [
         loop
         for one in call.way
-        for loop in (*one.loops, *(each for each in run.comprehended if holds(each.node, one.node)))
+        for loop in (
+            *one.loops,
+            *_grown(run, one),
+            *(each for each in run.comprehended if holds(each.node, one.node)),
+        )
     ]
     return tuple(dict.fromkeys(found))
 

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ddpify.ranks import words
 from ddpify.ranks.collective import Collective, exchange
+from ddpify.ranks.members import of_all
 from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
@@ -23,7 +25,7 @@ def reordered(run: Run) -> Iterator[tuple[RankCall, Site, Site]]:
     for loop in run.loops:
         items = loop.over.items if loop.over is not None else None
         if (items and _turned([*items])) or sorted_by_numbers(run, loop):
-            found = (one for one in run.calls if _is_given_an_element(one, loop))
+            found = (one for one in run.calls if is_given_an_element(one, loop))
             for one in list(found)[:1]:
                 yield one, one.place_in(loop.site) or one.site, loop.site
     yield from ((one, one.site, site) for one, site in _in_sequence(run))
@@ -50,24 +52,38 @@ def _turned(items: Sequence[RankValue]) -> bool:
     return one != other and sorted(one) == sorted(other)
 
 
-def _is_given_an_element(call: RankCall, loop: RankLoop) -> bool:
+def is_given_an_element(call: RankCall, loop: RankLoop) -> bool:
     """Whether a collective within a loop exchanges what the loop goes through."""
     shared = exchange(call)
-    if shared is None or not shared.whole or call.method not in _FILLING:
+    if shared is None or call.method not in _FILLING:
         return False
     if not call.everywhere or call.place_in(loop.site) is None or loop.over is None:
         return False
     value = shared.given(shared.filled)
-    held = {thing for item in loop.over.items or () for thing in (*item.things, *item.made_from)}
+    held = {thing for item in loop.over.items or () for thing in item.sources()}
+    if not shared.whole:  # each rank may enter the same groups in an order of its own
+        return shared.waits is True and _of_all(shared.group, held)
     if value is not None and not held.isdisjoint(value.sources()):
         return True
     return _mentions(shared, loop)
 
 
+def _of_all(group: RankValue | None, held: set[RankThing]) -> bool:
+    """Whether it is one of several groups in a list, of which all ranks are members."""
+    things = group.things if group is not None else ()
+    made = [one.call for one in things if one in held and one.name == f"{words.DIST}new_group"]
+    return 1 < len(things) == len(made) and all(one is not None and of_all(one) for one in made)
+
+
 def _mentions(shared: Collective, loop: RankLoop) -> bool:
-    """``all_reduce(totals[name])`` of ``for name in names``."""
-    node = shared.node(shared.filled)
-    target = getattr(loop.node, "target", None)
-    named = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)} if target else set()
-    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set()
-    return not named.isdisjoint(used)
+    """``all_reduce(totals[name])`` of ``for name in names``, ``broadcast(x, src=name)``, and what
+    an inner loop goes through: ``for p in layers[name].parameters()``."""
+    named = _names(getattr(loop.node, "target", None))
+    for inner in ast.walk(loop.node):
+        if isinstance(inner, (ast.For, ast.comprehension)) and named & _names(inner.iter):
+            named |= _names(inner.target)
+    return any(named & _names(shared.node(one)) for one in (shared.filled, "src", "dst"))
+
+
+def _names(node: ast.AST | None) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set()
