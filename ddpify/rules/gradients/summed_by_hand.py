@@ -16,6 +16,7 @@ from ddpify.rules.shared.averaged_by_hand import (
     averagings,
     gradients_scaled,
     gradients_set,
+    is_in_place,
 )
 from ddpify.rules.shared.by_ranks import power
 from ddpify.rules.shared.losses import made_by, reduction
@@ -71,7 +72,9 @@ def _reaches(loss: RankValue, one: Averaging) -> bool:
 def _is_scaled(run: Run, one: Averaging) -> bool:
     """Whether anything may set or scale the gradients, but for putting the sum back."""
     covers = one.models.__contains__
-    stored = gradients_set(run, covers)
+    stored = list(gradients_set(run, covers))
+    if not stored and not is_in_place(one.call):
+        return True  # a copy that is put back nowhere: DDP821 speaks of that
     return not all(map(_is_plain_sum, stored)) or gradients_scaled(run, covers)
 
 
