@@ -24,6 +24,11 @@ def lint(run: Run) -> Iterable[Finding]:
             after = _averaged_after(run, clip, modules_of(clip.args[0]), averaged)
             if after is not None:
                 yield _clipped(clip, after)
+    for call in run.methods("unscale_") if averaged else ():
+        models = trained_by(call.args[0]) if call.args else set()
+        after = _averaged_after(run, call, models, averaged)
+        if after is not None:
+            yield _unscaled(call, after)
     for step in run.methods("step") if averaged else ():
         models = trained_by(step.receiver) if step.receiver is not None else set()
         if any(wrap.covers(model) for wrap in wraps(run) for model in models):
@@ -55,6 +60,18 @@ def _stepped(step: RankCall, after: RankCall) -> Finding:
         " drift apart",
         Severity.ERROR,
         advice="average the gradients between backward() and step()",
+        because=((after.site, "averaged here"),),
+    )
+
+
+def _unscaled(call: RankCall, after: RankCall) -> Finding:
+    return Finding(
+        "DDP423",
+        call.site,
+        "unscale_() looks for infs and NaNs in each rank's own gradients, which are averaged only"
+        " afterwards: one rank skips the step, the others step with what it has sent them",
+        Severity.ERROR,
+        advice="average the gradients first, then call unscale_(): what one rank has found all see",
         because=((after.site, "averaged here"),),
     )
 
@@ -106,7 +123,9 @@ RULE = Rule(
     "Clipping bounds the gradient that is stepped with: the average over the ranks. Clipped before"
     " that, each rank's part is bounded by its own norm (measured: 3.0 and 154.1, where that of"
     " the average was 78.2), and ranks with large gradients count for less than their samples."
-    " An optimizer that steps before the averaging has stepped with each rank's own.",
+    " An optimizer that steps before the averaging has stepped with each rank's own. GradScaler"
+    " decides by what unscale_() has found whether to step: before the averaging each rank finds"
+    " its own infs (measured: parameters differ after one overflow on one rank).",
     "DistributedDataParallel (gradients are averaged in backward, before anybody clips)",
     lint=lint,
     words=(".grad",),
