@@ -47,7 +47,8 @@ def _averaged_after(
     if start is None or any(start < call.order < use.order for call in mine):
         return None
     steps = (*run.backwards, *run.methods("step"))
-    end = min((c.order for c in steps if c.order > use.order), default=inf)
+    of_library = (c for c in steps if c.target is None)  # a function's is what it calls
+    end = min((c.order for c in of_library if c.order > use.order), default=inf)
     later = (call for call in mine if use.order < call.order < end)
     return next((call for call in later if not exclusive(use, call)), None)
 
