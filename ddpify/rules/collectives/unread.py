@@ -23,7 +23,8 @@ from ddpify.rules.shared.syntax import parents, scope
 from ddpify.rules.shared.wrapped import parameters_of
 
 _FILLS: Final = tuple(
-    f"{DIST}{one}" for one in "all_reduce reduce broadcast all_gather all_gather_into_tensor".split()
+    f"{DIST}{one}"
+    for one in "all_reduce reduce broadcast all_gather all_gather_into_tensor".split()
 )
 # What makes memory of its own.
 _FRESH: Final = frozenset(

@@ -99,7 +99,6 @@ def lint(run: Run) -> Iterable[Finding]:
                 difference(run, write) if damaged else (),
             )
 
-
     for call in tables(run):
         yield Finding(
             "DDP502",

@@ -110,9 +110,7 @@ def _by_hand(run: Run) -> bool:
     return False
 
 
-def _finding(
-    call: RankCall, owner: RankThing, severity: Severity = Severity.ERROR
-) -> Finding:
+def _finding(call: RankCall, owner: RankThing, severity: Severity = Severity.ERROR) -> Finding:
     because = ((owner.site, "this module is in no wrapper"),) if owner.site is not None else ()
     return Finding(
         "DDP312",

@@ -138,7 +138,9 @@ def _severity(run: Run, call: RankCall) -> Severity | None:
     return Severity.WARNING if migrated else None
 
 
-def _finding(wrap: Wrap, call: RankCall | Store, severity: Severity, how: str = "drawn again") -> Finding:
+def _finding(
+    wrap: Wrap, call: RankCall | Store, severity: Severity, how: str = "drawn again"
+) -> Finding:
     sure = severity is Severity.ERROR
     what = "each rank has others" if sure else "right only while all ranks draw alike"
     here = (wrap.call.asked.site, "wrapped here: every rank got rank 0's parameters")
