@@ -105,7 +105,7 @@ def lint(run: Run) -> Iterable[Finding]:
             call.site,
             "every rank makes this table in one file: those that come second fail",
             Severity.ERROR,
-            advice="say `create table if not exists`, or make it on one rank and let the others wait",
+            advice="say `create table if not exists`, or make it on one rank and let all wait",
         )
 
 
