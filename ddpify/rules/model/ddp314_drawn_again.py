@@ -60,6 +60,10 @@ def _how(given: Iterable[RankValue]) -> str:
 
 def _is_put(store: Store) -> bool:
     """``self.codes[dead] = batch[picked]``, ``p.data = …``: of a parameter, no buffer."""
+    if store.element and store.key:
+        return False  # of a dict: `group["lr"] = …`
+    if any(thing.name.startswith("torch.optim.") for thing in store.base.sources()):
+        return False  # what an optimizer keeps for a parameter
     made = (thing.name for thing in store.base.things)
     named = any(name in _PARAMETERS or name.endswith(_WEIGHTS) for name in made)
     if not (named or parameters_of(store.base)) or is_gradient(store.base):
