@@ -122,8 +122,18 @@ def key_of(value: RankValue, ranks: int = ALL) -> str:
     held = (value.atoms[rank] for rank in (0, 1) if ranks & (1 << rank))
     keys = (atom.key for atom in held if isinstance(atom, Symbol))  # None where no rank is
     key = _named(thing) if made is not None else _OF_RANK.sub("", next(keys, ""))
+    key = _of_owner(thing) or key
     whole, bracket, part = key.partition("[")
     return whole + _turned(value, whole, ranks) + bracket + part
+
+
+def _of_owner(thing: RankThing | None) -> str:
+    """``self.net.weight.data``, told by the object that has the parameter, as the parameter is."""
+    part = thing.receiver if thing is not None and thing.kind == "attribute" else None
+    owner = part.receiver if part is not None and part.kind == "attribute" else None
+    if thing is None or part is None or owner is None or not thing.name.endswith(".data"):
+        return ""
+    return f"{_named(owner)}.{part.name.rpartition('.')[2]}.data"
 
 
 def _named(thing: RankThing | None) -> str:
@@ -181,4 +191,5 @@ def handles(m: RankMachine, given: Iterable[RankValue], own: RankThing | None) -
     held = [*given, *(own.attrs.values() if own is not None else ())]
     if any(overlap(key_of(value, m.live), one) for value in held for one in m.flying):
         return True
-    return own is not None and any(one.startswith(f"{_named(own)}.") for one in m.flying)
+    holders = {_named(thing) for value in held for thing in value.things} | {_named(own)}
+    return any(one.startswith(f"{name}.") for name in holders - {""} for one in m.flying)

@@ -18,6 +18,8 @@ from ddpify.source import Site, Source
 Place = tuple[str, int]  # where a function starts: path and line
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _CALLED = re.compile(r"(\w+)\s*\(")
+_MODULE = "torch.nn.Module"
+_LAYER = re.compile(r"torch\.nn\.(?!Module$|Parameter$)[A-Z]\w*")  # a class that is a module
 
 
 @dataclass(eq=False)
@@ -130,8 +132,11 @@ class ClassDefinition:
         return next((i.methods[name] for i in self.mro() if name in i.methods), None)
 
     def inherits(self, *names: str) -> bool:
-        """Whether one of these external names is among a class's bases."""
-        return not self.external_bases().isdisjoint(names)
+        """Whether one of these external names is among a class's bases, or a base of those."""
+        bases = self.external_bases()
+        if not bases.isdisjoint(names):
+            return True
+        return _MODULE in names and any(map(_LAYER.fullmatch, bases))
 
 
 @dataclass(eq=False)

@@ -385,5 +385,5 @@ RULE = Rule(
         ),
     ),
     lint=lint,
-    words=(".load(", "read_text", "read_csv"),
+    words=(".load(", "read_text", "read_bytes", "read_csv", "read_json", "fromfile(", "memmap("),
 )

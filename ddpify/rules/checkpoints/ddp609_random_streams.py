@@ -9,9 +9,15 @@ from ddpify.facts.events import Bind, Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.names import OF_CHECKPOINTS
+from ddpify.ranks.model import RANK0, RANK1, RankCall
+from ddpify.ranks.run import Run
+from ddpify.ranks.streams import seeded_by
+from ddpify.ranks.words import DIST, SEEDERS
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import CORRECT, SCRIPT, changed
+from ddpify.rules.shared.outputs import Write, checkpoints, own
+from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -111,6 +117,58 @@ def _block(facts: Facts, statement: Site) -> int:
     return id(tree.block(node)) if node is not None else 0
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per stream that all ranks set as rank 0 has kept its own."""
+    kept = [write.call for write in checkpoints(run) if _keeps_one(write)]
+    seen: set[Site] = set()
+    for call in run.named(*_RESTORES) if kept else ():
+        library = SEEDERS[call.name][0]
+        how, seeding = stream(run, call, library)
+        if call.site in seen or how is not Stream.APART or not call.everywhere:
+            continue
+        if _is_of_one(call) and not _parts_again(run, call, library):
+            seen.add(call.site)
+            yield Finding(
+                "DDP609",
+                call.site,
+                "all ranks go on with the random stream of the one that saved it: from here they"
+                " draw the same, and each had its own before",
+                Severity.WARNING,
+                advice="keep the states of all ranks, and let each restore its own",
+                because=(
+                    (kept[0].site, "saved here on one rank"),
+                    *(((seeding.site, "each has its own stream here"),) if seeding else ()),
+                ),
+            )
+
+
+def _keeps_one(write: Write) -> bool:
+    """Whether one rank writes its own stream into a file, by itself."""
+    saved = write.call.arg(0, "obj")
+    if saved is None or write.call.ranks not in (RANK0, RANK1):
+        return False
+    made = [thing for thing in saved.sources() if thing.name in _READS]
+    return bool(made) and not any(thing.name.startswith(DIST) for thing in saved.sources())
+
+
+def _is_of_one(restore: RankCall) -> bool:
+    """Whether what is restored is of a file that all ranks read, and the same part of it."""
+    state = restore.arg(0, "new_state")
+    loads = [t.call for t in state.sources() if t.name == "torch.load"] if state else []
+    paths = [call.arg(0, "f") for call in loads if call is not None]
+    if state is None or state.by_rank or not paths:
+        return False
+    return not any(path is None or path.by_rank or own(path) for path in paths)
+
+
+def _parts_again(run: Run, restore: RankCall, library: str) -> bool:
+    """Whether the streams are seeded again behind it."""
+    return any(
+        call.order > restore.order and library in seeded_by(call) and call.name not in _RESTORES
+        for call in run.calls
+    )
+
+
 RESUMES = (
     ("fork_random_streams()\nfor n", 'old = torch.load("old.pt")\nfork_random_streams()\nfor n'),
     (
@@ -137,6 +195,8 @@ RULE = Rule(
     " another number of ranks, or another batch size, goes on is said.",
     "CONTRACT: Checkpoints, RNG as the author had them; seed 003",
     check,
+    lint=lint,
+    words=("rng_state", "getstate", "setstate", ".load("),
     severity=Severity.WARNING,
     bad=(
         changed(SCRIPT, *RESUMES, *SAVES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -12,21 +13,66 @@ from ddpify.ranks.values import spread
 from ddpify.ranks.words import AGREEING_OPS
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.syntax import scope
 from ddpify.rules.shared.wrapped import Wrap, wraps
+from ddpify.site import Site
 
 _COUNTED: Final = frozenset({"set", "Counter", "unique", "nunique", "max", "amax"})
+_DISTINCT: Final = frozenset({"set", "Counter", "unique", "most_common"})
 _ALIKE: Final = ("shape", "size", "dim")  # of samples: the same on all ranks
 _PLACING: Final = frozenset({"device", "dtype"})
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per wrapped model that was made with a number of this rank's data."""
+    """Yield a finding per wrapped model that was made with a number of this rank's data, and per
+    numbering of what is in it, where a wrapped model has a vector for each number."""
+    if any(_embeds(part) for wrap in wraps(run) for part in wrap.parts):
+        for place, what in _numbered(run):
+            yield Finding(
+                "DDP814",
+                place,
+                "each rank numbers what is in its own part of the data: one number means other"
+                " things on other ranks, and the model has one vector for it",
+                Severity.WARNING,
+                advice="number them before the data is dealt out, or send rank 0's numbering",
+                because=((what, "numbered here"),),
+            )
     for wrap in wraps(run):
         for made in _making(wrap):
             counted = [c for value in _arguments(made) if (c := _counted(run, value)) is not None]
             if counted:
                 yield _finding(wrap.call, made, counted[0])
                 break
+
+
+def _embeds(part: RankThing) -> bool:
+    if part.cls is not None:
+        return ".Embedding(" in part.cls.module.text(part.cls.node)
+    return part.name in ("torch.nn.Embedding", "torch.nn.EmbeddingBag")
+
+
+def _numbered(run: Run) -> Iterator[tuple[Site, Site]]:
+    """Where what is in this rank's data is counted, and where it is numbered: ``{word: i for i,
+    word in enumerate(sorted(set(words)))}``."""
+    for call in run.named("builtins.enumerate"):
+        given = call.arg(0, "iterable")
+        if given is None or not call.everywhere or not _is_of_a_dict(call):
+            continue
+        sources = (t for t in given.sources() if t.name.rpartition(".")[2] in _DISTINCT)
+        counts = (t.call for t in sources if t.call is not None and _is_own(t.call))
+        counted = min(counts, key=lambda one: one.order, default=None)
+        sets = any(isinstance(node, ast.SetComp) for node in ast.walk(call.node))
+        if counted is not None or (sets and _is_own(call)):
+            yield (counted or call).site, call.site
+
+
+def _is_of_a_dict(call: RankCall) -> bool:
+    return any(
+        call.node is part.iter
+        for node in ast.walk(scope(call))
+        if isinstance(node, ast.DictComp)
+        for part in node.generators
+    )
 
 
 def _making(wrap: Wrap) -> list[RankCall]:
@@ -91,7 +137,8 @@ RULE = Rule(
     "model-from-local-data",
     "A vocabulary or a set of labels that is taken from this rank's part gives layers of different"
     " widths. DDP compares the shapes when it wraps: measured, 'params[0] in this process with"
-    " sizes [4, 2] appears not to match', and the others lose their connection.",
+    " sizes [4, 2] appears not to match', and the others lose their connection. Where the"
+    " widths fit, one number still means another word on each rank.",
     "DistributedDataParallel docstring; BUGS C13",
     lint=lint,
     bad=(

@@ -9,6 +9,7 @@ from typing import Any, Final
 from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import Collective, collective, exchange
 from ddpify.ranks.model import ALL, RankValue
+from ddpify.ranks.origins import CLOCK, DATA, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import differs
 from ddpify.rules.base import Finding, Rule, Severity
@@ -116,7 +117,7 @@ def _others(shared: Collective) -> Iterator[Finding]:
     """The root, or the operation, is another one on another rank."""
     for name in shared.parameters:
         value = shared.given(name)
-        if value is None or not _is_other(value, name):
+        if value is None or not (_is_other(value, name) or _is_found_alone(shared, value, name)):
             continue
         yield _finding(shared, name, _first(value))
 
@@ -139,6 +140,13 @@ def _is_other(value: RankValue, name: str) -> bool:
     return name == "op" and _operations(value, 0) != _operations(value, 1)
 
 
+def _is_found_alone(shared: Collective, value: RankValue, name: str) -> bool:
+    """Whether each rank names the root by what it alone has: its own scores, its own draw."""
+    if name not in _RANKS or shared.group is not None or value.known:
+        return False
+    return any(origin.kind in (DATA, RANDOM, CLOCK) for origin in value.all_origins)
+
+
 def _operations(value: RankValue, rank: int) -> set[str]:
     """What a rank may ask for."""
     names = (thing.name for thing in value.things_on(rank))
@@ -156,6 +164,7 @@ RULE = Rule(
     "arguments-of-each-rank",
     "`src` and `dst` name one rank, the same on all ranks, and so is the operation of a reduction."
     " With `src=dist.get_rank()` each rank sends and nobody receives: all wait for the time limit."
+    " So it is where each finds the best rank in scores that it has not shared."
     " With MAX on one rank and SUM on the other, without an error, each makes half of the entries:"
     " of 1,000 both ranks got 500 maxima and 500 sums (measured with gloo). A list to gather into,"
     " or to scatter, is given by that rank alone, with an element for each rank: torch raises"

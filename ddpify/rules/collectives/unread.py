@@ -23,10 +23,14 @@ from ddpify.rules.shared.syntax import parents, scope
 from ddpify.rules.shared.wrapped import parameters_of
 
 _FILLS: Final = tuple(
-    f"{DIST}{one}" for one in "all_reduce reduce all_gather all_gather_into_tensor".split()
+    f"{DIST}{one}"
+    for one in "all_reduce reduce broadcast all_gather all_gather_into_tensor".split()
 )
 # What makes memory of its own.
-_FRESH: Final = frozenset("clone stack cat tensor deepcopy sum mean zeros_like empty_like".split())
+_FRESH: Final = frozenset(
+    "clone stack cat tensor deepcopy sum mean zeros_like empty_like div mul add sub divide multiply"
+    " true_divide _flatten_dense_tensors parameters_to_vector".split()
+)
 _SCALES: Final = frozenset("div_ mul_ true_divide_ wait".split())
 # Lightning's reduce the tensor itself.
 _IN_PLACE: Final = {
@@ -42,15 +46,38 @@ def unread(run: Run) -> Iterator[RankCall]:
         shared = collective(call)
         value = shared.given("tensor") or shared.given("input_tensor") if shared else None
         node = shared.node(shared.filled) if shared is not None else None
-        if value is None or not call.alone or not call.everywhere or not _is_of_model(value):
+        if value is None or not call.everywhere or not _is_of_model(value):
             continue
-        if isinstance(node, ast.Name) and _is_dropped(call, node.id):
+        if not call.alone and not (node is not None and _is_only_awaited(call)):
+            continue
+        if call.alone and isinstance(node, ast.Name) and _is_dropped(call, node.id):
             yield call
-        elif isinstance(node, ast.Call) and _is_fresh(node) and node.args:
-            yield call  # `all_reduce(torch.tensor(correct))`
+        elif node is not None and _is_temporary(node) and _is_meant_for(value, node):
+            yield call  # `all_reduce(torch.tensor(correct))`, `all_reduce(p.grad / world)`
     for call in run.named(*OTHERS.keys() - _IN_PLACE):
         if call.alone and call.args and _is_of_model(call.args[0]):
             yield call
+
+
+def _is_temporary(node: ast.expr) -> bool:
+    """Whether an expression makes memory of its own, which nothing else can name."""
+    function = node.func if isinstance(node, ast.Call) else None
+    if isinstance(function, ast.Attribute) and function.attr.endswith("_"):
+        return _is_temporary(function.value)  # `p.grad.clone().div_(world)`
+    return isinstance(node, (ast.BinOp, ast.Call)) and _is_fresh(node)
+
+
+def _is_only_awaited(call: RankCall) -> bool:
+    """Whether what an asynchronous call gives is no way to its tensor in this file."""
+    text = call.module.source.text
+    begun = any(one.arg == "async_op" for one in call.node.keywords)
+    return begun and "get_future(" not in text and ".result(" not in text
+
+
+def _is_meant_for(value: RankValue, node: ast.expr) -> bool:
+    """Whether it is no copy made to wait for the others with: ``all_reduce(loss.clone())``."""
+    computed = not isinstance(node, ast.Call) or bool(node.args)
+    return computed or bool(parameters_of(value)) or is_gradient(value)
 
 
 def _is_of_model(value: RankValue) -> bool:
@@ -136,7 +163,7 @@ def _is_fresh(value: ast.expr) -> bool:
     if isinstance(value, (ast.BinOp, ast.ListComp)):
         return True
     function = value.func if isinstance(value, ast.Call) else None
-    word = function.attr if isinstance(function, ast.Attribute) else ""
+    word = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     return word in _FRESH
 
 

@@ -38,6 +38,7 @@ from ddpify.rules.shared.outputs import (
     unequal,
 )
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
+from ddpify.rules.shared.taken import tables
 from ddpify.settings import Settings
 
 MESSAGE = "every rank would write this file"
@@ -97,6 +98,15 @@ def lint(run: Run) -> Iterable[Finding]:
                 "write it on the rank with number 0 only, or put the rank into its name",
                 difference(run, write) if damaged else (),
             )
+
+    for call in tables(run):
+        yield Finding(
+            "DDP502",
+            call.site,
+            "every rank makes this table in one file: those that come second fail",
+            Severity.ERROR,
+            advice="say `create table if not exists`, or make it on one rank and let all wait",
+        )
 
 
 _DAMAGE = (Severity.ERROR, "what one has written is lost or repeated")
@@ -220,6 +230,8 @@ RULE = Rule(
     words=(
         "open(",
         "memmap(",
+        "execute(",
+        "executescript(",
         "addFilter",
         "basicConfig",
         "FileHandler",

@@ -9,12 +9,23 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.gradients.left_unaveraged import left_unaveraged
 from ddpify.rules.shared.accumulation import Accumulation, accumulations, disagrees, skips
 from ddpify.rules.shared.switched_off import switched_off
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per loop over batches that leaves micro-batches behind."""
+    for step, averaging in left_unaveraged(run):
+        yield Finding(
+            "DDP409",
+            step.site,
+            "the last, shorter window is stepped with each rank's own gradients: the ranks drift"
+            " apart",
+            Severity.ERROR,
+            advice="average them here as well",
+            because=((averaging.site, "those of whole windows are averaged here"),),
+        )
     off = {store for store, _ in switched_off(run)}
     for one in accumulations(run) if skips(run) else ():
         if one.nested or not (one.holds or one.switches) or disagrees(one):

@@ -25,7 +25,9 @@ def lint(run: Run) -> Iterable[Finding]:
             after = _averaged_after(run, clip, modules_of(clip.args[0]), averaged)
             if after is not None:
                 yield _clipped(clip, after)
-    yield from _decided(run, averaged) if averaged else ()
+    if averaged:
+        yield from _decided(run, averaged)
+        yield from _asked_for_infs(run, averaged)
     for step in run.methods("step") if averaged else ():
         models = trained_by(step.receiver) if step.receiver is not None else set()
         if any(wrap.covers(model) for wrap in wraps(run) for model in models):
@@ -33,6 +35,14 @@ def lint(run: Run) -> Iterable[Finding]:
         after = _averaged_after(run, step, models, averaged)
         if after is not None and after.loops[: len(step.loops)] == step.loops:
             yield _stepped(step, after)
+
+
+def _asked_for_infs(run: Run, averaged: list[Averaging]) -> Iterator[Finding]:
+    for call in run.methods("unscale_"):
+        models = trained_by(call.args[0]) if call.args else set()
+        after = _averaged_after(run, call, models, averaged)
+        if after is not None:
+            yield _unscaled(call, after)
 
 
 def _decided(run: Run, averaged: list[Averaging]) -> Iterator[Finding]:
@@ -79,7 +89,8 @@ def _averaged_after(
     if start is None or any(start < call.order < use.order for call in mine):
         return None
     steps = (*run.backwards, *run.methods("step"))
-    end = min((c.order for c in steps if c.order > use.order), default=inf)
+    of_library = (c for c in steps if c.target is None)  # a function's is what it calls
+    end = min((c.order for c in of_library if c.order > use.order), default=inf)
     later = (call for call in mine if use.order < call.order < end)
     return next((call for call in later if not exclusive(use, call)), None)
 
@@ -92,6 +103,18 @@ def _stepped(step: RankCall, after: RankCall) -> Finding:
         " drift apart",
         Severity.ERROR,
         advice="average the gradients between backward() and step()",
+        because=((after.site, "averaged here"),),
+    )
+
+
+def _unscaled(call: RankCall, after: RankCall) -> Finding:
+    return Finding(
+        "DDP423",
+        call.site,
+        "unscale_() looks for infs and NaNs in each rank's own gradients, which are averaged only"
+        " afterwards: one rank skips the step, the others step with what it has sent them",
+        Severity.ERROR,
+        advice="average the gradients first, then call unscale_(): what one rank has found all see",
         because=((after.site, "averaged here"),),
     )
 
@@ -144,7 +167,9 @@ RULE = Rule(
     " that, each rank's part is bounded by its own norm (measured: 3.0 and 154.1, where that of"
     " the average was 78.2), and ranks with large gradients count for less than their samples."
     " An optimizer that steps before the averaging has stepped with each rank's own. What is"
-    " measured before it and decides over the step lets some ranks step and others not.",
+    " measured before it and decides over the step lets some ranks step and others not: so does"
+    " GradScaler by what unscale_() has found (measured: parameters differ after one overflow on"
+    " one rank).",
     "DistributedDataParallel (gradients are averaged in backward, before anybody clips)",
     lint=lint,
     words=(".grad",),

@@ -16,6 +16,7 @@ from ddpify.rules.shared.averaged_by_hand import (
     averagings,
     gradients_scaled,
     gradients_set,
+    is_in_place,
 )
 from ddpify.rules.shared.by_ranks import power
 from ddpify.rules.shared.losses import made_by, reduction
@@ -54,14 +55,21 @@ def _are_wrapped(run: Run, one: Averaging) -> bool:
 
 
 def _mean(run: Run, one: Averaging) -> RankCall | None:
-    """The only backward of the models, if it is that of a mean over what is this rank's."""
+    """The only backward of the models, if it is that of a mean over what is this rank's; one
+    outside the loop in which the gradients are added up is of something else: a comparison."""
     found = [b for b in backwards(run) if b.receiver and _reaches(b.receiver, one)]
+    near = max((_shared_loops(b, one.call) for b in found), default=0)
+    found = [b for b in found if _shared_loops(b, one.call) == near]
     loss = found[0].receiver if len({call.site for call in found}) == 1 else None
     made = made_by(loss) if loss is not None else None
     if loss is None or made is None or power(loss) != 0:
         return None
     means = reduction(made) == "mean" or (made.method == "mean" and made.receiver is not None)
     return found[0] if means and of_one_rank(loss.all_origins) else None
+
+
+def _shared_loops(backward: RankCall, call: RankCall) -> int:
+    return len(set(backward.loops) & set(call.loops))
 
 
 def _reaches(loss: RankValue, one: Averaging) -> bool:
@@ -71,7 +79,9 @@ def _reaches(loss: RankValue, one: Averaging) -> bool:
 def _is_scaled(run: Run, one: Averaging) -> bool:
     """Whether anything may set or scale the gradients, but for putting the sum back."""
     covers = one.models.__contains__
-    stored = gradients_set(run, covers)
+    stored = list(gradients_set(run, covers))
+    if not stored and not is_in_place(one.call):
+        return True  # a copy that is put back nowhere: DDP821 speaks of that
     return not all(map(_is_plain_sum, stored)) or gradients_scaled(run, covers)
 
 

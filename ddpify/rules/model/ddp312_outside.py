@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.ranks import words
 from ddpify.ranks.model import ALL, RankCall, RankThing
+from ddpify.ranks.origins import of_one_rank
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -53,6 +54,9 @@ def lint(run: Run) -> Iterable[Finding]:
             if _trained(run, owner, held, migrated):
                 yield _finding(call, owner)
                 break
+            if call.everywhere and _trained_apart(run, owner):
+                yield _finding(call, owner, Severity.WARNING)
+                break
 
 
 def _outside(owner: RankThing, held: list[Wrap]) -> bool:
@@ -83,6 +87,15 @@ def _trained(run: Run, owner: RankThing, held: list[Wrap], migrated: bool) -> bo
     return False
 
 
+def _trained_apart(run: Run, owner: RankThing) -> bool:
+    """Whether a loss of this rank's own goes through this module, whose weights nobody is sent."""
+    losses = (b.receiver for b in backwards(run) if b.everywhere and b.receiver is not None)
+    if not any(owner in live(loss) and of_one_rank(loss.all_origins) for loss in losses):
+        return False
+    sent = (value for call in run.calls if call.name.startswith(words.DIST) for value in call.given)
+    return not any(owner in parameters_of(value) or owner in value.sources() for value in sent)
+
+
 def _by_hand(run: Run) -> bool:
     """Whether the program reduces gradients itself."""
     for call in run.calls:
@@ -97,14 +110,14 @@ def _by_hand(run: Run) -> bool:
     return False
 
 
-def _finding(call: RankCall, owner: RankThing) -> Finding:
+def _finding(call: RankCall, owner: RankThing, severity: Severity = Severity.ERROR) -> Finding:
     because = ((owner.site, "this module is in no wrapper"),) if owner.site is not None else ()
     return Finding(
         "DDP312",
         call.site,
         f"the optimizer also trains `{owner.name.rpartition('.')[2]}`, which is outside"
         " DistributedDataParallel: its gradients are never averaged, and the ranks drift apart",
-        Severity.ERROR,
+        severity,
         advice="put it into the wrapped module, or wrap it as well",
         because=because,
     )

@@ -6,22 +6,34 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks import words
+from ddpify.ranks.events import Store
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
-from ddpify.ranks.origins import RANDOM
+from ddpify.ranks.origins import DATA, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.model.drawn import DRAWS
 from ddpify.rules.shared.averaged_by_hand import is_gradient
 from ddpify.rules.shared.seeds import Stream, stream
-from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, modules_of, rewrapped, wraps
+from ddpify.rules.shared.wrapped import (
+    Wrap,
+    comes_after,
+    followed,
+    modules_of,
+    parameters_of,
+    rewrapped,
+    wraps,
+)
 
 _INIT: Final = "torch.nn.init."
 # What changes a parameter in place, by what it is given.
 _CHANGES: Final = frozenset(
-    "add_ sub_ mul_ div_ multiply_ divide_ lerp_ copy_ masked_fill_ addcmul_ where_".split()
+    "add_ sub_ mul_ div_ multiply_ divide_ lerp_ copy_ masked_fill_ addcmul_ where_ index_copy_"
+    " index_add_ scatter_ masked_scatter_".split()
 )
+_PARAMETERS: Final = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+_WEIGHTS: Final = (".weight", ".bias", ".weight.data", ".bias.data")
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -34,10 +46,32 @@ def lint(run: Run) -> Iterable[Finding]:
             if severity is not None:
                 yield _finding(wrap, call, severity)
         for call in (call for call, value in mixed if _is_of(run, wrap, call, value)):
-            yield _finding(wrap, call, Severity.ERROR, "changed by random numbers")
+            yield _finding(wrap, call, Severity.ERROR, _how(call.given))
+    for wrap in wraps(run):
+        for put in filter(_is_put, run.stores):
+            if _is_of(run, wrap, put, put.base):
+                yield _finding(wrap, put, Severity.ERROR, _how((put.value,)))
 
 
-def _is_of(run: Run, wrap: Wrap, call: RankCall, value: RankValue | None) -> bool:
+def _how(given: Iterable[RankValue]) -> str:
+    drawn = all(value.has(RANDOM) or not value.has(DATA) for value in given)
+    return "changed by random numbers" if drawn else "changed by what this rank alone has computed"
+
+
+def _is_put(store: Store) -> bool:
+    """``self.codes[dead] = batch[picked]``, ``p.data = …``: of a parameter, no buffer."""
+    if store.element and store.key:
+        return False  # of a dict: `group["lr"] = …`
+    if any(thing.name.startswith("torch.optim.") for thing in store.base.sources()):
+        return False  # what an optimizer keeps for a parameter
+    made = (thing.name for thing in store.base.things)
+    named = any(name in _PARAMETERS or name.endswith(_WEIGHTS) for name in made)
+    if not (named or parameters_of(store.base)) or is_gradient(store.base):
+        return False
+    return (store.element or store.key == "data") and _varies(store.value)
+
+
+def _is_of(run: Run, wrap: Wrap, call: RankCall | Store, value: RankValue | None) -> bool:
     """Whether a value is parameters of a wrapped model, which trains on after the call."""
     owners = modules_of(value) if value is not None else None
     if not owners or not all(map(wrap.covers, owners)):
@@ -47,7 +81,7 @@ def _is_of(run: Run, wrap: Wrap, call: RankCall, value: RankValue | None) -> boo
     return followed(wrap, call.order, call.loops, run) and not _is_undone(run, wrap, call)
 
 
-def _is_undone(run: Run, wrap: Wrap, call: RankCall) -> bool:
+def _is_undone(run: Run, wrap: Wrap, call: RankCall | Store) -> bool:
     """Whether the parameters are sent to the others afterwards, or set back to what they were."""
     for other in (one for one in run.calls if one.order > call.order):
         back = other.method in ("copy_", "load_state_dict") and not any(map(_varies, other.given))
@@ -59,7 +93,9 @@ def _is_undone(run: Run, wrap: Wrap, call: RankCall) -> bool:
 
 
 def _varies(value: RankValue) -> bool:
-    return value.has(RANDOM)
+    """Whether it is drawn, or of this rank's batch: not a gradient, which may be averaged."""
+    gradients = any(thing.name.endswith(".grad") for thing in value.sources())
+    return value.has(RANDOM) or (value.has(DATA) and not gradients)
 
 
 def _is_mixed(call: RankCall) -> bool:
@@ -106,9 +142,11 @@ def _severity(run: Run, call: RankCall) -> Severity | None:
     return Severity.WARNING if migrated else None
 
 
-def _finding(wrap: Wrap, call: RankCall, severity: Severity, how: str = "drawn again") -> Finding:
+def _finding(
+    wrap: Wrap, call: RankCall | Store, severity: Severity, how: str = "drawn again"
+) -> Finding:
     sure = severity is Severity.ERROR
-    what = "each rank draws others" if sure else "right only while all ranks draw alike"
+    what = "each rank has others" if sure else "right only while all ranks draw alike"
     here = (wrap.call.asked.site, "wrapped here: every rank got rank 0's parameters")
     return Finding(
         "DDP314",
@@ -137,7 +175,8 @@ RULE = Rule(
     "DistributedDataParallel sends rank 0's parameters to all ranks once, when it is made. What is"
     " drawn anew afterwards, through whatever name of the model, is each rank's own: gradients are"
     " averaged, parameters never, so that the ranks train different models from there on. So it is"
-    " with masks and noise: two ranks pruned with generators of their own had 15 and 20 zeros.",
+    " with masks and noise: two ranks pruned with generators of their own had 15 and 20 zeros; and"
+    " with what is copied from a batch: dead codes that each rank replaces by vectors of its own.",
     "DistributedDataParallel docstring (the state of rank 0 is broadcast in the constructor)",
     lint=lint,
     words=("normal_(", "uniform_(", "orthogonal_(", "reset_parameters"),

@@ -14,6 +14,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS
 from ddpify.rules.shared.parents import SPAWN
+from ddpify.rules.shared.taken import ports
 from ddpify.site import Site
 
 PORT = "MASTER_PORT"
@@ -42,6 +43,14 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="choose it once, before the processes start, and hand it on",
                 because=((why.site, why.told),),
             )
+    for call, port in ports(run):
+        yield Finding(
+            "DDP108",
+            call.site,
+            f"every rank of a machine listens on port {port}: one has it, the others fail",
+            Severity.ERROR,
+            advice="listen on the rank with number 0 only, or add the local rank to the port",
+        )
     if run.session is None or run.frameworks or not _is_torchrun(run):
         return
     said: list[Store | RankCall] = [*_stores(run), *_updates(run), *_addresses(run)]
@@ -141,7 +150,8 @@ RULE = Rule(
     "Under torchrun the agent holds the store, on a port that it passes in MASTER_PORT, and no rank"
     " opens another. A program that writes its own port over it waits for a server that nobody"
     " starts: `client socket has timed out`. So does each process of a spawn that draws its port"
-    " itself.",
+    " itself. And a server of the program's own that every rank starts finds its port taken:"
+    " `OSError: [Errno 98] Address already in use` on all ranks of a machine but one (measured).",
     "pytorch PR#89149, minimind#52, lightning#3957; BUGS L06",
     bad=(
         changed(
@@ -170,5 +180,5 @@ RULE = Rule(
         ),
     ),
     lint=lint,
-    words=("getsockname",),
+    words=("getsockname", "Server(", ".bind(", "start_http_server(", "make_server("),
 )

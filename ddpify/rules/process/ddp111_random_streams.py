@@ -13,6 +13,7 @@ from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.process.draws import same_draws
 from ddpify.rules.process.generators import same_noise
+from ddpify.rules.process.merged_draws import merged_draws
 from ddpify.rules.process.workers import workers_seeds
 from ddpify.rules.shared.telling import is_at_head
 from ddpify.settings import Settings
@@ -32,6 +33,16 @@ def lint(run: Run) -> Iterable[Finding]:
             (),
             "add the rank to the seed once model and splits are made; samplers keep theirs",
             because,
+        )
+    for seeding, draw, gather in merged_draws(run):
+        yield Finding(
+            "DDP111",
+            seeding.site,
+            "one seed for all ranks: each makes the same samples, and what is gathered are copies",
+            Severity.WARNING,
+            (),
+            "add the rank to the seed of what each rank samples",
+            ((draw.site, "drawn here"), (gather.site, "gathered here")),
         )
     done: set[Site] = set()
     for seeding, draw in same_noise(run):

@@ -40,9 +40,9 @@ def same_noise(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
         return
     yield from _of_library(run)
     for draw in run.calls:
-        found = _alike(run, draw) if _is_noise(draw) and draw.everywhere else None
+        found = alike(run, draw) if is_noise(draw) and draw.everywhere else None
         if found is not None and any(_trains(run, draw, one) for one in backwards(run)):
-            yield _chosen(found), draw
+            yield chosen(found), draw
 
 
 def _of_library(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
@@ -66,7 +66,7 @@ def _averages(call: RankCall) -> bool:
     return any(map(is_gradient, call.given))
 
 
-def _is_noise(draw: RankCall) -> bool:
+def is_noise(draw: RankCall) -> bool:
     if draw.method not in _NOISE | _OF_A_SHAPE or any(map(parameters_of, draw.inputs)):
         return False  # of the weights all ranks have the same
     first = draw.arg(0, "size")
@@ -77,7 +77,7 @@ def _is_noise(draw: RankCall) -> bool:
     return draw.method in _NOISE or sized
 
 
-def _alike(run: Run, draw: RankCall) -> RankCall | None:
+def alike(run: Run, draw: RankCall) -> RankCall | None:
     """The call that has given the draw's generator its seed, where that is the same on all."""
     given = draw.kwargs.get("generator") or draw.receiver
     made = [t for t in given.things if SEED in t.state] if given is not None else []
@@ -93,7 +93,7 @@ def _alike(run: Run, draw: RankCall) -> RankCall | None:
 def _is_moved(run: Run, generator: RankThing) -> bool:
     """Whether a rank may be elsewhere in the stream: ``set_state``, as many draws as its number."""
     for call in run.calls:
-        if any(generator in value.sources() for value in call.inputs):
+        if any(generator in value.things for value in call.inputs):
             by_rank = any(loop.over is not None and loop.over.by_rank for loop in call.loops)
             if by_rank or not call.everywhere or call.method in _MOVES:
                 return True
@@ -108,7 +108,7 @@ def _seeding(run: Run, generator: RankThing) -> RankCall:
     return found[-1] if found else generator.call
 
 
-def _chosen(seeding: RankCall) -> RankCall:
+def chosen(seeding: RankCall) -> RankCall:
     """The call, of those that led there, in which the seed is more than what was handed on."""
     node = seeding.node_of(0, "seed")
     for caller in reversed(seeding.stack):

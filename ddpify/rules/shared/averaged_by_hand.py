@@ -19,6 +19,7 @@ _REDUCES: Final = (f"{words.DIST}all_reduce", f"{words.DIST}all_reduce_coalesced
 _SHAPED: Final = frozenset(
     "flatten view reshape cat stack clone contiguous _flatten_dense_tensors ravel to float".split()
 )
+_COPIES: Final = frozenset("cat stack clone _flatten_dense_tensors".split())
 _DEEP: Final = 4
 _SCALES: Final = frozenset("div mul divide multiply true_divide lerp".split())
 
@@ -92,6 +93,14 @@ def _reshaped(run: Run, value: RankValue) -> Iterator[RankValue]:
         nodes = [one.func for one in ast.walk(call.target.node) if isinstance(one, ast.Call)]
         if nodes and all(isinstance(f, ast.Attribute) and f.attr in _SHAPED for f in nodes):
             yield call.args[0]
+
+
+def is_in_place(call: RankCall) -> bool:
+    """Whether a collective is given gradients themselves, no copy that holds several of them."""
+    shared = collective(call)
+    given = shared.given(shared.filled) if shared is not None else None
+    made = given.things[0].call if given is not None and len(given.things) == 1 else None
+    return made is None or made.method not in _COPIES
 
 
 def is_gradient(value: RankValue, depth: int = _DEEP) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankThing, RankValue
@@ -108,20 +109,18 @@ def _behind(test: ast.expr, frame: RankCall) -> Iterator[ast.expr]:
     for one in asked(test):
         if isinstance(one, (ast.Name, ast.Attribute)):
             block = scope(frame) if isinstance(one, ast.Name) else frame.module.tree
-            yield from _tests_around(block, one)
+            yield from _tests_around(block).get(ast.unparse(one), ())
 
 
-def _tests_around(block: ast.AST, name: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
-    """The conditions under which a name or an attribute is set."""
-    wanted = ast.unparse(name)
+@lru_cache(maxsize=1024)  # of one file thousands of conditions are asked
+def _tests_around(block: ast.AST) -> dict[str, dict[ast.expr, None]]:
+    """The conditions under which each name and attribute is set."""
+    found: dict[str, dict[ast.expr, None]] = {}
     for one in ast.walk(block):
-        if isinstance(one, ast.If) and any(
-            isinstance(node, (ast.Name, ast.Attribute))
-            and isinstance(node.ctx, ast.Store)
-            and ast.unparse(node) == wanted
-            for node in ast.walk(one)
-        ):
-            yield one.test
+        for node in ast.walk(one) if isinstance(one, ast.If) else ():
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+                found.setdefault(ast.unparse(node), {})[one.test] = None
+    return found
 
 
 def _is_marked(entered: RankCall) -> bool:

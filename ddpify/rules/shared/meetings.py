@@ -20,11 +20,14 @@ from ddpify.rules.shared.beginnings import before_launch
 from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.folders import listed, looked_for, spelled
 from ddpify.rules.shared.outputs import (
+    MAPS,
     MOVES,
     OPENS,
     caught,
     checkpoints,
     files,
+    is_path,
+    maps_anew,
     opens_to_write,
     own,
 )
@@ -41,11 +44,16 @@ READS = {
     "torch.jit.load": (0, "f"),
     "numpy.load": (0, "file"),
     "numpy.loadtxt": (0, "fname"),
+    "numpy.genfromtxt": (0, "fname"),
+    "numpy.fromfile": (0, "file"),
     "pandas.read_csv": (0, "filepath_or_buffer"),
+    "pandas.read_json": (0, "path_or_buf"),
     "pandas.read_parquet": (0, "path"),
+    "pandas.read_pickle": (0, "filepath_or_buffer"),
     "safetensors.torch.load_file": (0, "filename"),
     "joblib.load": (0, "filename"),
 }
+_OF_PATHS = frozenset({"read_text", "read_bytes"})
 # After these nobody has waited for rank 0: only the receiving rank does.
 _ONE_WAY = frozenset({"reduce", "gather", "gather_object", "new_group", "destroy_process_group"})
 _RECEIVES = frozenset("recv irecv recv_object_list batch_isend_irecv".split())
@@ -162,8 +170,12 @@ def reads(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
         path = None
         if call.name in READS:
             path = call.arg(*READS[call.name])
+        elif call.name in MAPS and not maps_anew(call):
+            path = call.arg(0, "filename")
         elif call.name in OPENS and not opens_to_write(call):
             path = call.receiver if call.receiver is not None else call.arg(0, "file")
+        elif call.method in _OF_PATHS and call.receiver is not None and is_path(call.receiver):
+            path = call.receiver
         if path is not None and not caught(call):
             yield call, path
 

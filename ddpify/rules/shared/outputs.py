@@ -103,8 +103,7 @@ def _files(run: Run) -> Iterator[Write]:
             if opens_to_write(call):
                 yield Write(call, _opened(call))
         elif call.name in MAPS:
-            mode = call.arg(MAPS[call.name], "mode")
-            if mode is not None and mode.constant in ("w+", "write"):
+            if maps_anew(call):
                 yield Write(call, call.arg(0, "filename"))
         elif call.receiver is not None:
             path = _path_of_method(call, call.receiver)
@@ -116,7 +115,7 @@ def _path_of_method(call: RankCall, receiver: RankValue) -> RankValue | None:
     """Where a method writes, None where it writes nothing."""
     if call.method in writers.METHODS:
         return call.arg(*writers.METHODS[call.method])
-    if call.method in writers.OF_PATHS and _is_path(receiver):
+    if call.method in writers.OF_PATHS and is_path(receiver):
         return receiver
     made_by = [thing.name for thing in receiver.sources()]
     picture = call.method == "save" and any(name.startswith(writers.PICTURES) for name in made_by)
@@ -197,7 +196,14 @@ def _opened(call: RankCall) -> RankValue | None:
     return call.receiver if call.receiver is not None else call.arg(0, "file")
 
 
-def _is_path(value: RankValue) -> bool:
+def maps_anew(call: RankCall) -> bool:
+    """Whether an array on the disk is made, not one that is there looked at."""
+    mode = call.arg(MAPS[call.name], "mode")
+    return mode is not None and mode.constant in ("w+", "write")
+
+
+def is_path(value: RankValue) -> bool:
+    """Whether a value is a path, or was made from one."""
     return any(thing.name.startswith("pathlib.") for thing in value.sources())
 
 
