@@ -59,7 +59,7 @@ def _of_library(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
         return
     for draw in (one for one in later if one.name in _FREE and "generator" not in one.kwargs):
         if any(_trains(run, draw, one) for one in backwards(run)):
-            yield _chosen(seeding), draw
+            yield chosen(seeding), draw
 
 
 def _averages(call: RankCall) -> bool:

@@ -116,8 +116,8 @@ def _behind(test: ast.expr, frame: RankCall) -> Iterator[ast.expr]:
 def _tests_around(block: ast.AST) -> dict[str, dict[ast.expr, None]]:
     """The conditions under which each name and attribute is set."""
     found: dict[str, dict[ast.expr, None]] = {}
-    for one in ast.walk(block):
-        for node in ast.walk(one) if isinstance(one, ast.If) else ():
+    for one in (node for node in ast.walk(block) if isinstance(node, ast.If)):
+        for node in ast.walk(one):
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
                 found.setdefault(ast.unparse(node), {})[one.test] = None
     return found
