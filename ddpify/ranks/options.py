@@ -23,7 +23,7 @@ class OneOf(Symbol):
 
 
 @dataclass(frozen=True)
-class Given(Symbol):
+class NeverNone(Symbol):
     """An option that is never None."""
 
     __hash__ = Symbol.__hash__
@@ -31,7 +31,7 @@ class Given(Symbol):
 
 def is_given(value: Any) -> bool:
     """Whether it is an option that is never None."""
-    return isinstance(value, Given) or (isinstance(value, OneOf) and None not in value.values)
+    return isinstance(value, NeverNone) or (isinstance(value, OneOf) and None not in value.values)
 
 
 def option(calls: Sequence[RankCall], parsed: RankThing, name: str) -> Symbol:
@@ -43,7 +43,7 @@ def option(calls: Sequence[RankCall], parsed: RankThing, name: str) -> Symbol:
     added = [c for c in calls if c.method == "add_argument" and destination(c) == name]
     values = [_values(one) for one in added]
     if not added or None in values:
-        return Given(key) if added and all(map(_is_given, added)) else Symbol(key)
+        return NeverNone(key) if added and all(map(_is_given, added)) else Symbol(key)
     return OneOf(key, values=tuple(value for one in values if one is not None for value in one))
 
 

@@ -144,7 +144,10 @@ def _is_found_alone(shared: Collective, value: RankValue, name: str) -> bool:
     """Whether each rank names the root by what it alone has: its own scores, its own draw."""
     if name not in _RANKS or shared.group is not None or value.known:
         return False
-    return any(origin.kind in (DATA, RANDOM, CLOCK) for origin in value.all_origins)
+    own = {origin for origin in value.all_origins if origin.kind in (DATA, RANDOM, CLOCK)}
+    whole = (loop.over for loop in shared.call.loops if loop.over is not None)
+    own -= {origin for over in whole for origin in over.all_origins}  # in turn: see DDP828
+    return bool(own)
 
 
 def _operations(value: RankValue, rank: int) -> set[str]:

@@ -34,12 +34,13 @@ def own_rates(run: Run) -> Iterator[tuple[Site, Origin]]:
     things = {thing for call in made if call.result is not None for thing in call.result.things}
     for store in run.stores if things else ():
         if store.key in _SETTINGS and not things.isdisjoint(store.base.sources()):
-            yield from _own(store, store.site, (store.value,))
+            yield from _own(store, store.site, (store.value,))  # by the rank itself: DDP419
 
 
 def _own(
     at: RankCall | Store, site: Site, values: tuple[RankValue, ...]
 ) -> Iterator[tuple[Site, Origin]]:
-    found = [origin for value in values for origin in spread(value) if origin.kind in _OWN]
+    kinds = _OWN - IDENTITY if isinstance(at, Store) else _OWN
+    found = [origin for value in values for origin in spread(value) if origin.kind in kinds]
     if found and at.ranks == ALL:
         yield site, min(found, key=lambda origin: origin.site)
