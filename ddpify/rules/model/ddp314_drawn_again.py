@@ -64,11 +64,15 @@ def _is_put(store: Store) -> bool:
         return False  # of a dict: `group["lr"] = …`
     if any(thing.name.startswith("torch.optim.") for thing in store.base.sources()):
         return False  # what an optimizer keeps for a parameter
-    made = (thing.name for thing in store.base.things)
-    named = any(name in _PARAMETERS or name.endswith(_WEIGHTS) for name in made)
-    if not (named or parameters_of(store.base)) or is_gradient(store.base):
-        return False
-    return (store.element or store.key == "data") and _varies(store.value)
+    whole = store.key == "data" and bool(parameters_of(store.base))
+    entry = store.element and _is_parameter(store.base)
+    return (whole or entry) and not is_gradient(store.base) and _varies(store.value)
+
+
+def _is_parameter(value: RankValue) -> bool:
+    """Whether it is a parameter, not what was made of one."""
+    made = (thing.name for thing in value.things)
+    return any(name in _PARAMETERS or name.endswith(_WEIGHTS) for name in made)
 
 
 def _is_of(run: Run, wrap: Wrap, call: RankCall | Store, value: RankValue | None) -> bool:
@@ -105,7 +109,8 @@ def _is_mixed(call: RankCall) -> bool:
     """
     if call.receiver is None or call.method not in _CHANGES:
         return False
-    return not is_gradient(call.receiver) and any(map(_varies, call.given))
+    drawn = any(value.has(RANDOM) for value in call.given) or _is_parameter(call.receiver)
+    return drawn and not is_gradient(call.receiver) and any(map(_varies, call.given))
 
 
 def _filled(call: RankCall) -> Iterator[RankValue]:

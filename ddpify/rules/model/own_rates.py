@@ -7,16 +7,15 @@ from typing import Final
 
 from ddpify.ranks.events import Store
 from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
-from ddpify.ranks.origins import CLOCK, IDENTITY, RANDOM, Origin
+from ddpify.ranks.origins import IDENTITY, RANDOM, Origin
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import spread
+from ddpify.ranks.values import differs, spread
 from ddpify.rules.shared.averaged_by_hand import averagings
 from ddpify.rules.shared.optimizers import optimizers
 from ddpify.rules.shared.wrapped import wraps
 from ddpify.site import Site
 
 _SETTINGS: Final = frozenset({"lr", "weight_decay", "momentum", "betas"})
-_OWN: Final = frozenset({RANDOM, CLOCK, *IDENTITY})
 
 
 def own_rates(run: Run) -> Iterator[tuple[Site, Origin]]:
@@ -29,18 +28,28 @@ def own_rates(run: Run) -> Iterator[tuple[Site, Origin]]:
 
     made = optimizers(run, covers) if wrapped or averaged else []
     for call in made:
-        given = (*call.args[1:], *(v for name, v in call.kwargs.items() if name != "params"))
+        named = (value for name, value in call.kwargs.items() if name in _SETTINGS)
+        given = (*call.args[1:2], *named)  # `fused` and the like change no weights
         yield from _own(call, call.site, given)
     things = {thing for call in made if call.result is not None for thing in call.result.things}
     for store in run.stores if things else ():
         if store.key in _SETTINGS and not things.isdisjoint(store.base.sources()):
-            yield from _own(store, store.site, (store.value,))  # by the rank itself: DDP419
+            yield from _own(store, store.site, (store.value,))
 
 
 def _own(
     at: RankCall | Store, site: Site, values: tuple[RankValue, ...]
 ) -> Iterator[tuple[Site, Origin]]:
-    kinds = _OWN - IDENTITY if isinstance(at, Store) else _OWN
-    found = [origin for value in values for origin in spread(value) if origin.kind in kinds]
+    found = [origin for value in values for origin in _reasons(value, at)]
     if found and at.ranks == ALL:
         yield site, min(found, key=lambda origin: origin.site)
+
+
+def _reasons(value: RankValue, at: RankCall | Store) -> Iterator[Origin]:
+    """Why a number is each rank's own: drawn in the same file, not an entry of settings of which
+    another is the rank's; or it is seen to be another. What is set by the rank is DDP419's."""
+    told = value.known and differs(value) and isinstance(at, RankCall)
+    for origin in spread(value):
+        drawn = origin.kind == RANDOM and origin.site.path == at.site.path
+        if drawn or (told and origin.kind in IDENTITY):
+            yield origin
