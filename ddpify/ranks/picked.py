@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from ddpify.python.words import DRAWS, NUMPY, PYTHON
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import DATA, ITEM, PART, PICKED, PIECE, RANDOM, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
@@ -19,7 +20,7 @@ _TESTS: Final = frozenset(
 )
 _NUMBERS: Final = frozenset("item tolist int".split())
 _EMPTY: Final = ("collections.defaultdict", "collections.Counter")
-_DRAWS: Final = ("random.", "numpy.random.")
+_DRAWS: Final = tuple(begin for begin, stream in DRAWS if stream in (PYTHON, NUMPY))
 _NAMES: Final = frozenset("items keys named_parameters state_dict named_modules".split())
 _PICKS: Final = frozenset("nonzero argwhere flatnonzero masked_select unique".split())
 _SHAPED: Final = frozenset(

@@ -52,8 +52,6 @@ KNOWN = {
     "DDP506-2": RACE,
     "DDP604-1": FOLDER,
     "DDP604-2": FOLDER,
-    "DDP609-0": STREAMS,
-    "DDP609-1": STREAMS,
     "DDP608-2": CACHE,
     "DDP608-3": CACHE,
     "DDP608-4": CACHE,

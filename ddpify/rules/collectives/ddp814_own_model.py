@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, Symbol
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import spread
 from ddpify.ranks.words import AGREEING_OPS
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.numbered import embeds, is_own, numbered
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.syntax import scope
 from ddpify.rules.shared.wrapped import Wrap, wraps
-from ddpify.site import Site
 
 _COUNTED: Final = frozenset({"set", "Counter", "unique", "nunique", "max", "amax"})
-_DISTINCT: Final = frozenset({"set", "Counter", "unique", "most_common"})
 _ALIKE: Final = ("shape", "size", "dim")  # of samples: the same on all ranks
 _PLACING: Final = frozenset({"device", "dtype"})
 
@@ -26,8 +22,8 @@ _PLACING: Final = frozenset({"device", "dtype"})
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per wrapped model that was made with a number of this rank's data, and per
     numbering of what is in it, where a wrapped model has a vector for each number."""
-    if any(_embeds(part) for wrap in wraps(run) for part in wrap.parts):
-        for place, what in _numbered(run):
+    if any(embeds(part) for wrap in wraps(run) for part in wrap.parts):
+        for place, what in numbered(run):
             yield Finding(
                 "DDP814",
                 place,
@@ -43,36 +39,6 @@ def lint(run: Run) -> Iterable[Finding]:
             if counted:
                 yield _finding(wrap.call, made, counted[0])
                 break
-
-
-def _embeds(part: RankThing) -> bool:
-    if part.cls is not None:
-        return ".Embedding(" in part.cls.module.text(part.cls.node)
-    return part.name in ("torch.nn.Embedding", "torch.nn.EmbeddingBag")
-
-
-def _numbered(run: Run) -> Iterator[tuple[Site, Site]]:
-    """Where what is in this rank's data is counted, and where it is numbered: ``{word: i for i,
-    word in enumerate(sorted(set(words)))}``."""
-    for call in run.named("builtins.enumerate"):
-        given = call.arg(0, "iterable")
-        if given is None or not call.everywhere or not _is_of_a_dict(call):
-            continue
-        sources = (t for t in given.sources() if t.name.rpartition(".")[2] in _DISTINCT)
-        counts = (t.call for t in sources if t.call is not None and _is_own(t.call))
-        counted = min(counts, key=lambda one: one.order, default=None)
-        sets = any(isinstance(node, ast.SetComp) for node in ast.walk(call.node))
-        if counted is not None or (sets and _is_own(call)):
-            yield (counted or call).site, call.site
-
-
-def _is_of_a_dict(call: RankCall) -> bool:
-    return any(
-        call.node is part.iter
-        for node in ast.walk(scope(call))
-        if isinstance(node, ast.DictComp)
-        for part in node.generators
-    )
 
 
 def _making(wrap: Wrap) -> list[RankCall]:
@@ -95,7 +61,7 @@ def _counted(run: Run, value: RankValue) -> RankThing | None:
     for thing in sources:
         counts = thing.kind == "result" and thing.name.rpartition(".")[2] in _COUNTED
         counts = counts or (thing.kind == "instance" and length and not _exchanges(run, thing))
-        if counts and thing.call is not None and _is_own(thing.call):
+        if counts and thing.call is not None and is_own(thing.call):
             return thing
     return None
 
@@ -103,10 +69,6 @@ def _counted(run: Run, value: RankValue) -> RankThing | None:
 def _exchanges(run: Run, made: RankThing) -> bool:
     """Whether an object asks the other ranks while it is made."""
     return any(made.call in c.stack for c in run.calls if c.method in AGREEING_OPS)
-
-
-def _is_own(call: RankCall) -> bool:
-    return any(origin.kind == DATA for value in call.inputs for origin in spread(value))
 
 
 def _finding(wrap: RankCall, made: RankCall, counted: RankThing) -> Finding:

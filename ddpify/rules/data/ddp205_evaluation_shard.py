@@ -9,7 +9,7 @@ from ddpify.facts.model import Facts, Loader
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data import streams
-from ddpify.rules.data.all_by_all import all_by_all, for_one
+from ddpify.rules.data.all_by_all import all_by_all
 from ddpify.rules.data.loaders import dataset_name, is_shared_out, sampler_name, shuffled
 from ddpify.rules.edits import edit, fresh, proof, statement_of
 from ddpify.rules.examples import CORRECT, PROJECT, SINGLE, changed, marked
@@ -117,20 +117,6 @@ def lint(run: Run) -> Iterable[Finding]:
                 (),
                 "deal the samples to the ranks, and reduce sums and counts",
                 ((made, "each rank goes over all of this"),),
-            )
-    for loader, use in for_one(run):
-        site = loader.site or use.site
-        if site not in done:
-            done.add(site)
-            yield Finding(
-                "DDP205",
-                site,
-                "every rank evaluates all samples, and only rank 0 uses the result: N times the"
-                " work for one",
-                Severity.WARNING,
-                (),
-                "deal the samples to the ranks, and reduce sums and counts",
-                ((use.site, "used here, on rank 0"),),
             )
 
 
