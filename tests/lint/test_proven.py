@@ -109,3 +109,9 @@ def test_what_is_taken_to_be_distributed_errs(tmp_path: Path) -> None:
     file.write_text(_ALONE)
     found = lint(tmp_path, [file], assume_distributed=True).findings
     assert Severity.ERROR in {one.severity for one in found}
+
+
+def test_what_one_program_proves_is_no_note_because_another_comes_first(tmp_path: Path) -> None:
+    called = _USES.replace('dist.init_process_group("gloo")\n', "")
+    texts = {"main.py": _ALONE, "a.py": called, "b.py": _USES}
+    assert _severities(tmp_path, texts) == {Severity.ERROR}
