@@ -104,7 +104,7 @@ def _keep_groups() -> None:
     Gloo's thread lets go of a work only after that is done. What was begun in ``backward()`` holds
     the Python context, so that this takes the GIL; where the main thread is at ``~Reducer`` or
     ``~ProcessGroupGloo`` then, it has the GIL and joins that thread. Of one program started cold
-    none of 24 hung, warm 2 of 6, and none of 310 with groups that stay. A group that is never freed joins nothing.
+    none of 24 hung, warm 2 of 6; a group that is never freed joins nothing: none of 310.
     """
     from torch.distributed import distributed_c10d
 
