@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from ddpify.ranks import words
@@ -42,7 +43,27 @@ def lint(run: Run) -> Iterable[Finding]:
             own = _own_file(run, loop) if cut is None else None
             if cut is not None or own is not None:
                 seen.add(loop.site)
-                yield _finding(call, loop, cut, own)
+                found = _finding(call, loop, cut, own)
+                yield replace(found, severity=Severity.NOTE) if _rarely(loop.over) else found
+
+
+def _rarely(over: RankValue | None) -> bool:
+    """Whether samples are dealt and then put into batches: n and n + 1 are as many of these,
+    unless n is a multiple of their size."""
+    if over is None:
+        return False
+    if any(thing.call is not None and thing.call.method == "split" for thing in over.things):
+        return True
+    loaders = [thing for thing in over.sources() if thing.name == words.LOADER]
+    return any(_is_batched(thing.call) for thing in loaders if thing.call is not None)
+
+
+def _is_batched(loader: RankCall) -> bool:
+    """Not of what reads files of many samples, one after the other."""
+    size, data = loader.arg(1, "batch_size"), loader.arg(0, "dataset")
+    made = [thing.cls for thing in data.things] if data is not None else []
+    streams = any(cls is not None and cls.method("__iter__") is not None for cls in made)
+    return size is not None and 1 not in size.atoms and not streams
 
 
 def _is_bounded(call: RankCall, loop: RankLoop) -> bool:
