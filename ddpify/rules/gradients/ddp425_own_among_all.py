@@ -8,24 +8,20 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.gradients.own_rows import own_among_all
-from ddpify.site import Site
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per loss that takes rank 0's samples for the partners of every rank's."""
-    done: set[Site] = set()
     for one in own_among_all(run):
-        if one.call.site not in done:
-            done.add(one.call.site)
-            yield Finding(
-                "DDP425",
-                one.call.site,
-                "row n is this rank's, column n is a sample of rank 0: on the other ranks they are"
-                " no partners",
-                Severity.ERROR if one.certain else Severity.WARNING,
-                advice="the partner of row n is column rank * len(rows) + n",
-                because=((one.gather.site, "the samples of all ranks are gathered here"),),
-            )
+        yield Finding(
+            "DDP425",
+            one.call.site,
+            "row n is this rank's, column n is a sample of rank 0: on the other ranks they are"
+            " no partners",
+            Severity.ERROR if one.certain else Severity.WARNING,
+            advice="the partner of row n is column rank * len(rows) + n",
+            because=((one.gather.site, "the samples of all ranks are gathered here"),),
+        )
 
 
 _LOOP = """
