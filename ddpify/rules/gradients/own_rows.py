@@ -87,7 +87,8 @@ def _part(value: RankValue, atom: Any) -> RankValue:
 def _sides(value: RankValue) -> tuple[list[RankThing], list[RankThing]]:
     """What both sides of ``scale * a @ b.T``, ``torch.matmul(a, b.t()) / tau`` are made of."""
     value, thing = _bare(value)
-    made, parts = thing.call if thing is not None else None, getattr(value.atoms[0], "parts", ())
+    made = thing.call if thing is not None else None
+    parts: tuple[Any, ...] = getattr(value.atoms[0], "parts", ())
     if made is not None and made.method in ("matmul", "mm") and len(made.inputs) == 2:
         return [*_leaves(made.inputs[0])], [*_leaves(made.inputs[1])]
     if parts[:1] == ("MatMult",):
