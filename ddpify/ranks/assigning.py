@@ -10,6 +10,7 @@ from ddpify.ranks import containers, naming, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.matching import Asked
 from ddpify.ranks.model import ALL, RankValue
+from ddpify.ranks.namespaces import forget, namespaces, owners
 from ddpify.ranks.operations import is_dict
 from ddpify.ranks.origins import Symbol, put_under
 from ddpify.ranks.protocol import RankMachine
@@ -68,6 +69,8 @@ _HELD = ("result", "instance", *_UNKNOWN)
 
 def set_attribute(m: RankMachine, base: RankValue, name: str, value: RankValue, site: Site) -> None:
     """``base.name = value``; one of several possible objects keeps what it had as well."""
+    for thing in namespaces(base) if name == "__dict__" else ():
+        forget(m, thing, site)
     if name == "__dict__" and is_dict(value):
         _share(m, base, value)
         return
@@ -84,6 +87,15 @@ def set_attribute(m: RankMachine, base: RankValue, name: str, value: RankValue, 
         if old is not None and len(base.things) > 1:
             value = merge(name, ([old, value], [old, value]), frozenset())
         m.write(thing.attrs, name, value)
+
+
+def put_option(m: RankMachine, base: RankValue, name: object, value: RankValue, site: Site) -> None:
+    """``vars(args)[name] = value``."""
+    for thing in owners(base):
+        if isinstance(name, str) and name:
+            set_attribute(m, RankValue((None, None), (thing,)), name, value, site)
+        else:
+            forget(m, thing, site)
 
 
 def _share(m: RankMachine, base: RankValue, value: RankValue) -> None:
@@ -107,6 +119,7 @@ def _element(m: RankMachine, f: RankFrame, target: ast.Subscript, value: RankVal
     key = index.constant if isinstance(index.constant, (str, int)) else ""
     m.store(f, base, str(key), value, target, True)
     picked.note_key(m, base, index, f.module.site(target))
+    put_option(m, base, index.constant, value, f.module.site(target))
     if m.shared and key and is_dict(base) and _root(base) in m.shared:
         m.write(m.shared[_root(base)], str(key), value)
     _put(m, f, target, base, index, value)

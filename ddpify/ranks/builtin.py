@@ -20,6 +20,7 @@ from ddpify.ranks import (
     naming,
     narrowing,
     objects,
+    options,
     picked,
     sizes,
     words,
@@ -27,6 +28,7 @@ from ddpify.ranks import (
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import UNSET, RankCall, RankThing, RankValue
+from ddpify.ranks.namespaces import forget, namespaces
 from ddpify.ranks.origins import CLOCK, HASH, IDENTITY, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
@@ -144,7 +146,7 @@ def _getattr(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
         for t in base.things
     )
     if len(one.args) == 2 or held:
-        return attribute_of(m, f, base, name, one.node)
+        return options.or_default(m.run.calls, one, attribute_of(m, f, base, name, one.node))
     plain = bool(base.things) and all(t.cls and not t.cls.external_bases() for t in base.things)
     default = one.args[2] if plain and one.args[2].things else None
     return m.by_name(name, one.site) or default or result(one)
@@ -163,6 +165,9 @@ def _setattr(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
         base, name, value = one.args[0], one.args[1].constant, one.args[2]
         m.store(f, base, name, value, one.node, False)
         assigning.set_attribute(m, base, name, value, one.site)
+    elif len(one.args) == 3:
+        for thing in namespaces(one.args[0]):
+            forget(m, thing, one.site)
     return NONE
 
 

@@ -21,22 +21,27 @@ def changed(module: Module, node: LoopNode) -> set[str]:
     return _known(module, node)[0]
 
 
-def _known(module: Module, node: LoopNode) -> tuple[set[str], set[str]]:
-    """The names that a loop's body sets, and those of them that decide whether it goes on."""
+def fields_set(module: Module, node: LoopNode) -> set[tuple[str, str]]:
+    """``("args", "best")`` of each ``args.best = …`` in a loop's body."""
+    return _known(module, node)[2]
+
+
+def _known(module: Module, node: LoopNode) -> tuple[set[str], set[str], set[tuple[str, str]]]:
+    """The names that a loop's body sets, those of them that decide whether it goes on, and the
+    attributes."""
     found = module.carried.get(node)
     if found is None:
-        names = _set_in(node)
-        found = module.carried[node] = (names, names & _asked(node) if names else names)
+        names, fields = _set_in(node)
+        found = module.carried[node] = (names, names & _asked(node) if names else names, fields)
     return found
 
 
-def _set_in(node: LoopNode) -> set[str]:
-    return {
-        one.id
-        for statement in node.body
-        for one in ast.walk(statement)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-    }
+def _set_in(node: LoopNode) -> tuple[set[str], set[tuple[str, str]]]:
+    below = (one for statement in node.body for one in ast.walk(statement))
+    stored = [one for one in below if isinstance(getattr(one, "ctx", None), ast.Store)]
+    names = {one.id for one in stored if isinstance(one, ast.Name)}
+    fields = (one for one in stored if isinstance(one, ast.Attribute))
+    return names, {(b.id, one.attr) for one in fields if isinstance(b := one.value, ast.Name)}
 
 
 def read_rounds(m: RankMachine, f: RankFrame, node: LoopNode, read: Callable[[], None]) -> None:

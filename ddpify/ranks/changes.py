@@ -58,6 +58,8 @@ def _take_up(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -
     """A container takes up what it is given."""
     assert isinstance(one.node.func, ast.Attribute)
     target = _holder(one.node.func.value)
+    if one.method == "update":
+        _into_options(m, one, receiver)
     parts = (*one.args, *one.kwargs.values())
     origins = frozenset().union(receiver.origins, *_taken_up(one))
     deps = frozenset().union(receiver.deps, *(part.deps | frozenset(part.things) for part in parts))
@@ -77,6 +79,15 @@ def _take_up(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -
         return
     if in_table or isinstance(target, (ast.Name, ast.Attribute)):
         assigning.assign_quietly(m, f, target, new_value)
+
+
+def _into_options(m: RankMachine, one: RankCall, receiver: RankValue) -> None:
+    """``vars(args).update(config)``."""
+    for given in one.args:
+        for name, value in given.keys if given.keys is not None else (("", given),):
+            assigning.put_option(m, receiver, name.strip("*"), value, one.site)
+    for name, value in one.kwargs.items():
+        assigning.put_option(m, receiver, name.strip("*"), value, one.site)
 
 
 def _is_store(one: RankCall, receiver: RankValue) -> bool:

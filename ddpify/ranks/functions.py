@@ -12,6 +12,7 @@ from ddpify.ranks.frames import RankFrame, node_of_function
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.namespaces import may_set
 from ddpify.ranks.origins import Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import dealt
@@ -39,6 +40,7 @@ def enter(
     apart = m.live not in (0, ALL)  # what one rank alone makes, the others have in another form
     wanted = forced or apart or m.interest.enters(info) or _handles(m, args, kwargs, own)
     wanted = wanted or inflight.handles(m, (*args, *kwargs.values()), own)
+    wanted = wanted or may_set(m, info, args, kwargs)
     wanted = wanted and info not in m.entering and len(m.entering) <= MAX_DEPTH
     known = m.read_enough(info) if wanted and on_yield is None else None
     if not wanted or known is not None:

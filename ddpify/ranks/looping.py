@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from ddpify.ranks import assigning, iterating, leaving
 from ddpify.ranks.absent import note_absent
-from ddpify.ranks.carried import LoopNode, changed, read_rounds
+from ddpify.ranks.carried import LoopNode, changed, fields_set, read_rounds
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankGuard, RankLoop, RankValue
+from ddpify.ranks.namespaces import namespaces, unsettle
 from ddpify.ranks.narrowing import agreed_where
 from ddpify.ranks.origins import Origin
 from ddpify.ranks.paths import ROUNDS
@@ -81,6 +82,9 @@ def _forget(m: RankMachine, f: RankFrame, node: LoopNode) -> None:
         if value is not None and value.known and same(*value.atoms) and not value.things:
             one = turn(f"{name}@{f.module.path}:{node.lineno}")
             m.write(f.names, name, replace(value, atoms=one.atoms))
+    for name, attribute in fields_set(f.module, node):
+        for thing in namespaces(f.names[name]) if name in f.names else ():
+            unsettle(m, thing, attribute, f.module.site(node))
 
 
 def go_on_while(m: RankMachine, f: RankFrame, node: ast.While) -> None:

@@ -153,7 +153,9 @@ class Module:
     imports: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     stars: list[tuple[str, int]] = field(default_factory=list)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
-    carried: dict[ast.AST, tuple[set[str], set[str]]] = field(default_factory=dict)  # by a loop
+    carried: dict[ast.AST, tuple[set[str], set[str], set[tuple[str, str]]]] = field(
+        default_factory=dict  # by a loop
+    )
     _sites: dict[ast.AST, Site] = field(default_factory=dict)
 
     @property

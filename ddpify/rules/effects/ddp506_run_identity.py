@@ -138,34 +138,21 @@ _SPREAD = (
     "each rank writes its part",
     "all parts are looked for here",
 )
+_SCATTERED = "each rank names this folder for itself: parts of one checkpoint lie in several"
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per name of a file that ranks give for themselves and others look for."""
-    done: set[Site] = set()
     for own, write, read in apart(run):
-        if own.site not in done:
-            done.add(own.site)
-            message, here, there = _LATE if write.ranks == RANK0 else _SPREAD
-            yield Finding(
-                "DDP506",
-                own.site,
-                message,
-                Severity.ERROR,
-                advice="broadcast the name from rank 0",
-                because=((write.place, here), (read.site, there)),
-            )
+        message, here, there = _LATE if write.ranks == RANK0 else _SPREAD
+        yield _own_name(own.site, message, Severity.ERROR, (write.place, here), (read.site, there))
     for own, write in scattered(run):
-        if own.site not in done:
-            done.add(own.site)
-            yield Finding(
-                "DDP506",
-                own.site,
-                "each rank names this folder for itself: parts of one checkpoint lie in several",
-                Severity.WARNING,
-                advice="broadcast the name from rank 0",
-                because=((write.place, "each rank writes its part"),),
-            )
+        yield _own_name(own.site, _SCATTERED, Severity.WARNING, (write.place, _SPREAD[1]))
+
+
+def _own_name(site: Site, message: str, severity: Severity, *because: tuple[Site, str]) -> Finding:
+    advice = "broadcast the name from rank 0"
+    return Finding("DDP506", site, message, severity, advice=advice, because=because)
 
 
 NUMBERED = (

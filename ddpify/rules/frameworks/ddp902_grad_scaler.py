@@ -10,15 +10,7 @@ from ddpify.ranks.words import DDP, FSDP
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import FLAT
-
-_SCALERS = frozenset(
-    {
-        "torch.amp.GradScaler",
-        "torch.cuda.amp.GradScaler",
-        "torch.amp.grad_scaler.GradScaler",
-        "torch.cuda.amp.grad_scaler.GradScaler",
-    }
-)
+from ddpify.rules.shared.scalers import SCALERS, is_on
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -33,17 +25,13 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _pairs(step: RankCall) -> Iterator[tuple[RankThing, RankThing]]:
     things = step.receiver.things if step.receiver is not None else ()
-    if not step.args or not things or not all(t.name in _SCALERS and _enabled(t) for t in things):
+    known = bool(things) and all(thing.name in SCALERS for thing in things)
+    if not step.args or not known or is_on(step.receiver) is False:
         return
     sources = set(step.args[0].sources())
     wrappers = [t for t in sources if t.kind == "result" and t.name == FSDP and _shards(t)]
     if wrappers and not any(t.kind == "result" and t.name == DDP for t in sources):
         yield things[0], wrappers[0]
-
-
-def _enabled(scaler: RankThing) -> bool:
-    flag = scaler.call.kwargs.get("enabled") if scaler.call is not None else None
-    return flag is None or not flag.known or any(flag.atoms)
 
 
 def _shards(wrapper: RankThing) -> bool:

@@ -9,19 +9,15 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.clips import CLIPS
+from ddpify.rules.shared.scalers import SCALERS, is_on
 from ddpify.rules.shared.wrapped import backwards, exclusive
-
-_SCALERS = frozenset(
-    f"torch.{place}.GradScaler"
-    for place in ("amp", "amp.grad_scaler", "cuda.amp", "cuda.amp.grad_scaler", "cpu.amp")
-)
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per clip between a scaled backward and its unscale."""
     for backward in backwards(run):
         scaler = _scaler(backward)
-        if scaler is None or _off(scaler):
+        if scaler is None:
             continue
         for clip in run.calls:
             if clip.method in CLIPS and _clips_scaled(run, backward, clip, scaler):
@@ -37,20 +33,15 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _scaler(backward: RankCall) -> RankThing | None:
-    """The scaler of ``scaler.scale(loss).backward()``."""
+    """The scaler of ``scaler.scale(loss).backward()``, if it is not switched off."""
     assert backward.receiver is not None
     for thing in backward.receiver.things:
         if thing.name.endswith(".GradScaler.scale") and thing.call is not None:
             receiver = thing.call.receiver
             made = receiver.things if receiver is not None else ()
-            return made[0] if len(made) == 1 and made[0].name in _SCALERS else None
+            kept = len(made) == 1 and made[0].name in SCALERS and is_on(receiver) is not False
+            return made[0] if kept else None
     return None
-
-
-def _off(scaler: RankThing) -> bool:
-    """Whether the scaler does nothing."""
-    given = scaler.call.kwargs.get("enabled") if scaler.call is not None else None
-    return given is not None and given.constant is False
 
 
 def _clips_scaled(run: Run, backward: RankCall, clip: RankCall, scaler: RankThing) -> bool:

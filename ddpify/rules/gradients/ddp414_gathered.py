@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks import words
-from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.gathers import FILLING, arguments, made_to_fill
 from ddpify.rules.shared.wrapped import backwards, forwards, live, wraps
-
-_GATHERS = frozenset(
-    f"{words.DIST}{name}" for name in ("all_gather", "all_gather_into_tensor", "all_gather_single")
-)
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per gather of outputs whose result is trained on as it is."""
     calls = {call for wrap in wraps(run) for call in forwards(run, wrap)}
-    for gather in run.named(*_GATHERS) if calls else ():
-        into, given = _arguments(gather)
+    for gather in run.named(*FILLING) if calls else ():
+        into, given = arguments(gather)
         if into is None or given is None or not gather.grad or _in_function(gather):
             continue
         outputs = {thing for thing in live(given) if thing.call in calls}
-        made = _own(into) if outputs else set()
+        made = made_to_fill(into) if outputs else set()
         trained_on = made and _is_trained_on(run, gather, made, outputs)
         if trained_on and not _put_back(run, gather, made):
             yield Finding(
@@ -38,12 +34,6 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _arguments(gather: RankCall) -> tuple[RankValue | None, RankValue | None]:
-    if gather.method == "all_gather":
-        return gather.arg(0, "tensor_list"), gather.arg(1, "tensor")
-    return gather.arg(0, "output_tensor"), gather.arg(1, "input_tensor")
-
-
 def _in_function(gather: RankCall) -> bool:
     """Whether a call is part of an autograd function, which has its own backward."""
     owners = [gather.function, *(call.target for call in gather.stack)]
@@ -53,14 +43,6 @@ def _in_function(gather: RankCall) -> bool:
         and owner.owner.inherits("torch.autograd.Function")
         for owner in owners
     )
-
-
-def _own(into: RankValue) -> set[RankThing]:
-    """The tensors that were made to be filled."""
-    made = {t for t in into.things if t.kind == "result"}
-    for item in into.items or ():
-        made |= {t for t in item.things if t.kind == "result"}
-    return made
 
 
 def _is_trained_on(

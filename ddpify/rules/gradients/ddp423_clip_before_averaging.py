@@ -7,14 +7,38 @@ from math import inf
 from typing import Final
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import RankCall, RankGuard, RankThing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.averaged_by_hand import Averaging, averagings, is_gradient
 from ddpify.rules.shared.clips import CLIPS, measures
 from ddpify.rules.shared.optimizers import trained_by
+from ddpify.rules.shared.scalers import is_on
 from ddpify.rules.shared.wrapped import exclusive, modules_of, wraps
+from ddpify.site import Site
+
+# What is said of what comes before the averaging, and what to do about it.
+_CLIPPED: Final = (
+    "each rank clips its own gradients, which are averaged only afterwards: the norm is not"
+    " that of the gradient that is stepped with",
+    "average the gradients first, then clip",
+)
+_STEPPED: Final = (
+    "each rank steps with its own gradients, which are averaged only afterwards: the ranks"
+    " drift apart",
+    "average the gradients between backward() and step()",
+)
+_UNSCALED: Final = (
+    "unscale_() looks for infs and NaNs in each rank's own gradients, which are averaged only"
+    " afterwards: one rank skips the step, the others step with what it has sent them",
+    "average the gradients first, then call unscale_(): what one rank has found all see",
+)
+_SKIPPED: Final = (
+    "each rank decides by its own gradients whether it steps, and they are averaged only"
+    " afterwards: some ranks step and others do not",
+    "average the gradients first, or reduce what decides",
+)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -24,7 +48,7 @@ def lint(run: Run) -> Iterable[Finding]:
         if clip.method in CLIPS and clip.args and not measures(clip):
             after = _averaged_after(run, clip, modules_of(clip.args[0]), averaged)
             if after is not None:
-                yield _clipped(clip, after)
+                yield _early(clip.site, _CLIPPED, after, severity=Severity.WARNING)
     if averaged:
         yield from _decided(run, averaged)
         yield from _asked_for_infs(run, averaged)
@@ -34,15 +58,31 @@ def lint(run: Run) -> Iterable[Finding]:
             continue  # what is added up behind the step is shown
         after = _averaged_after(run, step, models, averaged)
         if after is not None and after.loops[: len(step.loops)] == step.loops:
-            yield _stepped(step, after)
+            yield _early(step.site, _STEPPED, after)
+
+
+def _early(
+    site: Site,
+    said: tuple[str, str],
+    after: RankCall,
+    *because: tuple[Site, str],
+    severity: Severity = Severity.ERROR,
+) -> Finding:
+    """What a rank has done with its own gradients, which are averaged ``after`` that."""
+    hops = (*because, (after.site, "averaged here"))
+    return Finding("DDP423", site, said[0], severity, advice=said[1], because=hops)
 
 
 def _asked_for_infs(run: Run, averaged: list[Averaging]) -> Iterator[Finding]:
     for call in run.methods("unscale_"):
+        on = is_on(call.receiver)
+        if on is False:
+            continue
         models = trained_by(call.args[0]) if call.args else set()
         after = _averaged_after(run, call, models, averaged)
         if after is not None:
-            yield _unscaled(call, after)
+            severity = Severity.ERROR if on else Severity.WARNING
+            yield _early(call.site, _UNSCALED, after, severity=severity)
 
 
 def _decided(run: Run, averaged: list[Averaging]) -> Iterator[Finding]:
@@ -57,7 +97,7 @@ def _decided(run: Run, averaged: list[Averaging]) -> Iterator[Finding]:
                 measured = call.method in CLIPS or any(map(is_gradient, call.inputs))
                 after = _averaged_after(run, call, models, averaged) if measured else None
                 if after is not None and not _is_agreed(run, call, step, made):
-                    yield _skipped(guard, call, after)
+                    yield _early(guard.site, _SKIPPED, after, (call.site, "measured here"))
                     break
 
 
@@ -66,18 +106,6 @@ def _is_agreed(run: Run, measured: RankCall, step: RankCall, made: set[RankCall]
     since = {one for one in made if one.order >= measured.order}
     calls = (c for c in run.calls if measured.order < c.order < step.order and collective(c))
     return any(t.call in since for call in calls for value in call.given for t in value.sources())
-
-
-def _skipped(guard: RankGuard, measured: RankCall, after: RankCall) -> Finding:
-    return Finding(
-        "DDP423",
-        guard.site,
-        "each rank decides by its own gradients whether it steps, and they are averaged only"
-        " afterwards: some ranks step and others do not",
-        Severity.ERROR,
-        advice="average the gradients first, or reduce what decides",
-        because=((measured.site, "measured here"), (after.site, "averaged here")),
-    )
 
 
 def _averaged_after(
@@ -93,42 +121,6 @@ def _averaged_after(
     end = min((c.order for c in of_library if c.order > use.order), default=inf)
     later = (call for call in mine if use.order < call.order < end)
     return next((call for call in later if not exclusive(use, call)), None)
-
-
-def _stepped(step: RankCall, after: RankCall) -> Finding:
-    return Finding(
-        "DDP423",
-        step.site,
-        "each rank steps with its own gradients, which are averaged only afterwards: the ranks"
-        " drift apart",
-        Severity.ERROR,
-        advice="average the gradients between backward() and step()",
-        because=((after.site, "averaged here"),),
-    )
-
-
-def _unscaled(call: RankCall, after: RankCall) -> Finding:
-    return Finding(
-        "DDP423",
-        call.site,
-        "unscale_() looks for infs and NaNs in each rank's own gradients, which are averaged only"
-        " afterwards: one rank skips the step, the others step with what it has sent them",
-        Severity.ERROR,
-        advice="average the gradients first, then call unscale_(): what one rank has found all see",
-        because=((after.site, "averaged here"),),
-    )
-
-
-def _clipped(clip: RankCall, after: RankCall) -> Finding:
-    return Finding(
-        "DDP423",
-        clip.site,
-        "each rank clips its own gradients, which are averaged only afterwards: the norm is not"
-        " that of the gradient that is stepped with",
-        Severity.WARNING,
-        advice="average the gradients first, then clip",
-        because=((after.site, "averaged here"),),
-    )
 
 
 _LOOP: Final = """

@@ -8,24 +8,20 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.gradients.own_rows import own_among_all
-from ddpify.site import Site
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per loss that takes rank 0's samples for the partners of every rank's."""
-    done: set[Site] = set()
-    for one in own_among_all(run):
-        if one.call.site not in done:
-            done.add(one.call.site)
-            yield Finding(
-                "DDP425",
-                one.call.site,
-                "row n is this rank's, column n is a sample of rank 0: on the other ranks they are"
-                " no partners",
-                Severity.ERROR if one.certain else Severity.WARNING,
-                advice="the partner of row n is column rank * len(rows) + n",
-                because=((one.gather.site, "the samples of all ranks are gathered here"),),
-            )
+    for call, gather, certain in own_among_all(run):
+        yield Finding(
+            "DDP425",
+            call.site,
+            "row n is this rank's, column n is a sample of rank 0: on the other ranks they are"
+            " no partners",
+            Severity.ERROR if certain else Severity.WARNING,
+            advice="the partner of row n is column rank * len(rows) + n",
+            because=((gather.site, "the samples of all ranks are gathered here"),),
+        )
 
 
 _LOOP = """
@@ -35,15 +31,6 @@ _LOOP = """
         labels = {labels}
         optimizer.zero_grad()
         F.cross_entropy(logits, labels).backward(){mark}
-        optimizer.step()
-    """
-_DIAGONAL = """
-    for x, y in loader:
-        q, k = model(x), model(x.roll(1, 1))
-        logits = {rows} @ torch.cat(all_gather(k)).T / 0.1
-        optimizer.zero_grad()
-        loss = -F.log_softmax(logits, 1).diag().mean(){mark}
-        loss.backward()
         optimizer.step()
     """
 _TOP = "from torch.distributed.nn.functional import all_gather"
@@ -57,15 +44,11 @@ RULE = Rule(
     " ranks but the first pull their rows to samples of rank 0.",
     "open_clip ClipLoss; torch.distributed.all_gather",
     lint=lint,
-    bad=(
-        trained(loop=_LOOP.format(labels="torch.arange(len(q))", mark="  # DDP425"), top=_TOP),
-        trained(loop=_DIAGONAL.format(rows="q", mark="  # DDP425"), top=_TOP),
-    ),
+    bad=(trained(loop=_LOOP.format(labels="torch.arange(len(q))", mark="  # DDP425"), top=_TOP),),
     good=(
         trained(
             loop=_LOOP.format(labels="torch.arange(len(q)) + dist.get_rank() * len(q)", mark=""),
             top=_TOP,
         ),
-        trained(loop=_DIAGONAL.format(rows="torch.cat(all_gather(q))", mark=""), top=_TOP),
     ),
 )

@@ -47,52 +47,33 @@ _ADVICE = {Of.TWICE: "leave the division out, or sum instead of averaging"}
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per such number that is shown, saved or decided by."""
-    done: set[Site] = set()
     for value, where, what in _uses(run):
         for mark in _odd(value):
-            if mark.site is not None and mark.site not in done:
-                done.add(mark.site)
-                yield Finding(
-                    "DDP707",
-                    mark.site,
-                    _MESSAGES[mark.of],
-                    Severity.WARNING,
-                    (),
-                    _ADVICE.get(mark.of, "reduce both, or neither"),
-                    ((where, what),),
-                )
-    yield from _again(run)
-    for call, shows_it in summed_means(run):
-        if call.site not in done:
-            done.add(call.site)
-            yield Finding(
-                "DDP707",
-                call.site,
-                "each rank's mean is added up, and nothing divides the sum by the number of ranks:"
-                " what is shown is N times too large",
-                Severity.WARNING,
-                (),
-                "divide by torch.distributed.get_world_size(), or reduce sums and counts",
-                ((shows_it.asked.site, "shown here"),),
-            )
-
-
-def _again(run: Run) -> Iterator[Finding]:
-    """Totals that hold those of all ranks already, and are added to and reduced again."""
-    done: set[Site] = set()
+            if mark.site is not None:
+                advice = _ADVICE.get(mark.of, "reduce both, or neither")
+                yield _wrong(mark.site, _MESSAGES[mark.of], advice, (where, what))
     for one in summed_again(run):
-        if one.call.site not in done:
-            done.add(one.call.site)
-            yield Finding(
-                "DDP707",
-                one.call.site,
-                "what was summed over the ranks in the round before is summed again: N times what"
-                " was there, and this round's",
-                Severity.WARNING,
-                (),
-                "reduce a copy, or begin anew at zero in each round",
-                ((one.loop.site, "in this loop"), (one.added, "added to here")),
-            )
+        hops = (one.loop.site, "in this loop"), (one.added, "added to here")
+        yield _wrong(
+            one.call.site, _AGAIN, "reduce a copy, or begin anew at zero in each round", *hops
+        )
+    for call, shows_it in summed_means(run):
+        advice = "divide by torch.distributed.get_world_size(), or reduce sums and counts"
+        yield _wrong(call.site, _SUMMED, advice, (shows_it.asked.site, "shown here"))
+
+
+_AGAIN = (
+    "what was summed over the ranks in the round before is summed again: N times what was there,"
+    " and this round's"
+)
+_SUMMED = (
+    "each rank's mean is added up, and nothing divides the sum by the number of ranks: what is"
+    " shown is N times too large"
+)
+
+
+def _wrong(site: Site, message: str, advice: str, *because: tuple[Site, str]) -> Finding:
+    return Finding("DDP707", site, message, Severity.WARNING, (), advice, because)
 
 
 def _odd(value: RankValue) -> Iterator[Mark]:

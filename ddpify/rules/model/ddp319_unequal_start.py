@@ -43,19 +43,16 @@ def lint(run: Run) -> Iterable[Finding]:
         load, draws = next(_loads(run, model), None), how is not Stream.SAME and is_drawn(model)
         if (draws or load is not None) and not _is_made_equal(run, model, load):
             yield _finding(made, call, how, seeding) if load is None else _loaded(load, call)
-    done: set[Site] = set()
     for site, origin in own_rates(run) if run.script else ():
-        if site not in done:
-            done.add(site)
-            yield Finding(
-                "DDP319",
-                site,
-                f"each rank steps by a number of its own ({origin.told}), with the same gradients:"
-                " the ranks train different models",
-                Severity.ERROR,
-                advice="draw or choose it on rank 0, and broadcast it",
-                because=((origin.site, "comes from here"),),
-            )
+        yield Finding(
+            "DDP319",
+            site,
+            f"each rank steps by a number of its own ({origin.told}), with the same gradients:"
+            " the ranks train different models",
+            Severity.ERROR,
+            advice="draw or choose it on rank 0, and broadcast it",
+            because=((origin.site, "comes from here"),),
+        )
 
 
 def _averaged(run: Run) -> Iterator[tuple[RankCall, RankThing]]:

@@ -24,39 +24,24 @@ FORK = "ddpify.runtime.fork_random_streams"
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per seed that makes all ranks draw the same augmentation."""
+    later = "add the rank to the seed once model and splits are made; samplers keep theirs"
     for site, why, because in same_draws(run):
-        yield Finding(
-            "DDP111",
-            site,
-            why,
-            Severity.WARNING,
-            (),
-            "add the rank to the seed once model and splits are made; samplers keep theirs",
-            because,
-        )
+        yield _alike(site, why, later, *because)
     for seeding, draw, gather in merged_draws(run):
-        yield Finding(
-            "DDP111",
-            seeding.site,
-            "one seed for all ranks: each makes the same samples, and what is gathered are copies",
-            Severity.WARNING,
-            (),
-            "add the rank to the seed of what each rank samples",
-            ((draw.site, "drawn here"), (gather.site, "gathered here")),
-        )
-    done: set[Site] = set()
+        drawn, gathered = (draw.site, "drawn here"), (gather.site, "gathered here")
+        yield _alike(seeding.site, _COPIES, f"{_ADD} of what each rank samples", drawn, gathered)
     for seeding, draw in same_noise(run):
-        if seeding.site not in done:
-            done.add(seeding.site)
-            yield Finding(
-                "DDP111",
-                seeding.site,
-                "one seed for all ranks: each trains on its own samples with the same noise",
-                Severity.WARNING,
-                (),
-                "add the rank to the seed of the generator",
-                ((draw.site, "drawn here in each round"),),
-            )
+        drawn = (draw.site, "drawn here in each round")
+        yield _alike(seeding.site, _NOISE, f"{_ADD} of the generator", drawn)
+
+
+_ADD = "add the rank to the seed"
+_COPIES = "one seed for all ranks: each makes the same samples, and what is gathered are copies"
+_NOISE = "one seed for all ranks: each trains on its own samples with the same noise"
+
+
+def _alike(site: Site, message: str, advice: str, *because: tuple[Site, str]) -> Finding:
+    return Finding("DDP111", site, message, Severity.WARNING, (), advice, because)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ddpify.ranks.model import RankCall, RankThing
@@ -11,7 +12,7 @@ from ddpify.ranks.origins import IDENTITY
 from ddpify.ranks.run import Run
 from ddpify.ranks.streams import seeded_by
 from ddpify.ranks.values import spread
-from ddpify.ranks.words import SEEDERS, TORCH
+from ddpify.ranks.words import GENERATORS, SEEDERS, TORCH
 from ddpify.rules.shared.feeds import dataset_of, dealt_by, held, taken_over, trained
 from ddpify.rules.shared.seeds import process
 from ddpify.rules.shared.syntax import dotted
@@ -19,6 +20,7 @@ from ddpify.site import Site
 
 Drawn = tuple[Site, str, tuple[tuple[Site, str], ...]]
 _TRANSFORMS = ("torchvision.transforms.", "torchvision.transforms.v2.")
+_OF_LIBRARIES = re.compile(r"(?:(?:(?:np|numpy)\.)?random\.|torch\.rand)[\w.]*")
 _DRAWS = ("Random", "AutoAugment", "RandAugment", "TrivialAugment", "AugMix", "ColorJitter")
 
 
@@ -67,16 +69,19 @@ def _draws(thing: RankThing) -> bool:
 def _is_random(method: FunctionDefinition) -> bool:
     """``__getitem__`` calls something of ``random``: ``np.random.normal``, ``random.random``.
 
-    Not from a generator of its own, which a seed of the library does not reach.
+    Not from a generator of its own, which a seed of the library does not reach, and not where it
+    sets the seed for each sample itself.
     """
-    for node in ast.walk(method.node):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if any(one.arg == "generator" for one in node.keywords):
-                continue
-            path = ast.unparse(node.func)
-            if path.startswith(("random.", "np.random.", "numpy.random.", "torch.rand")):
-                return True
-    return False
+    calls = [node for node in ast.walk(method.node) if isinstance(node, ast.Call)]
+    names = [dotted(method.module, one.func) or ast.unparse(one.func) for one in calls]
+    if not SEEDERS.keys().isdisjoint(names):
+        return False
+    return any(
+        not any(one.arg == "generator" for one in call.keywords)
+        and name not in GENERATORS
+        and _OF_LIBRARIES.fullmatch(ast.unparse(call.func))
+        for call, name in zip(calls, names, strict=True)
+    )
 
 
 def same_everywhere(run: Run) -> RankCall | None:

@@ -6,17 +6,19 @@ torch.randn(x.shape, generator=gen)     # each rank has its own batch, and all h
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Final
 
-from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import IDENTITY, PART, PIECE, STRIDE
 from ddpify.ranks.run import Run
 from ddpify.ranks.streams import SEED, apart
+from ddpify.ranks.values import text
 from ddpify.ranks.words import DIST, GENERATORS
 from ddpify.rules.process.draws import same_everywhere
 from ddpify.rules.shared.averaged_by_hand import is_gradient
-from ddpify.rules.shared.feeds import dealt_by, trained
+from ddpify.rules.shared.feeds import argument, dealt_by, trained
 from ddpify.rules.shared.wrapped import backwards, parameters_of, wraps
 
 # Not choices, orders and single shares, which ranks may be meant to have in common.
@@ -24,6 +26,8 @@ _NOISE: Final = frozenset(
     "randn normal standard_normal normal_ bernoulli gauss normalvariate".split()
 )
 _OF_A_SHAPE: Final = frozenset("rand uniform uniform_ random".split())
+_BY_SIZE: Final = frozenset("randn rand random standard_normal".split())
+_PART: Final = re.compile(r"\[(?!0\])[^]]*\]$")
 _FREE: Final = frozenset(f"torch.{one}" for one in "randn randn_like normal rand rand_like".split())
 _ADVANCES: Final = frozenset(
     """randn randn_like normal normal_ rand rand_like uniform_ randint randint_like randperm
@@ -40,7 +44,8 @@ def same_noise(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
         return
     yield from _of_library(run)
     for draw in run.calls:
-        found = alike(run, draw) if is_noise(draw) and draw.everywhere else None
+        noise = is_noise(draw) and draw.everywhere and _of_samples(run, draw)
+        found = alike(run, draw) if noise else None
         if found is not None and any(_trains(run, draw, one) for one in backwards(run)):
             yield chosen(found), draw
 
@@ -58,7 +63,7 @@ def _of_library(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     if any(one.method in _ADVANCES and not one.everywhere for one in later):
         return
     for draw in (one for one in later if one.name in _FREE and "generator" not in one.kwargs):
-        if any(_trains(run, draw, one) for one in backwards(run)):
+        if _of_samples(run, draw) and any(_trains(run, draw, one) for one in backwards(run)):
             yield chosen(seeding), draw
 
 
@@ -75,6 +80,35 @@ def is_noise(draw: RankCall) -> bool:
         return False  # the same for all samples of a batch
     sized = any(a.constant not in (None, 1) or not a.known for a in draw.given)
     return draw.method in _NOISE or sized
+
+
+def _of_samples(run: Run, draw: RankCall) -> bool:
+    """Whether it draws for each sample of a batch, where one is dealt: what it draws once, a size
+    or a direction, the ranks may be meant to have in common."""
+    loaders = trained(run)
+    sizes = [one for loader in loaders if (one := argument(loader, 1, "batch_size")) is not None]
+    numbers = {text(one.atoms[0]) for one in sizes} - {"1"}
+    given = [one for one in _rows(draw) if not _is_other(one)]
+    dealt = any(not loaders.isdisjoint(one.sources()) for one in given)
+    return not loaders or dealt or any(text(one.atoms[0]) in numbers for one in given)
+
+
+def _rows(draw: RankCall) -> Iterator[RankValue]:
+    """What says how many rows are drawn: a number, a shape, or a tensor that has as many."""
+    if draw.method.endswith(("_like", "_")):
+        yield from draw.inputs[:1]
+        return
+    first = draw.kwargs.get("size") or draw.arg(0 if draw.method in _BY_SIZE else 2, "")
+    if first is not None:
+        yield first.items[0] if first.items else first
+
+
+def _is_other(size: RankValue) -> bool:
+    """``x.shape[1]``, ``x.size(1)``, ``x.shape[1:]``: not how many samples there are."""
+    made = size.things[0].call if len(size.things) == 1 else None
+    if made is not None and made.method == "size" and made.args and made.args[0].constant != 0:
+        return True
+    return _PART.search(text(size.atoms[0])) is not None
 
 
 def alike(run: Run, draw: RankCall) -> RankCall | None:

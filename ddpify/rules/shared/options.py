@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.options import PARSE, destination, flags
+from ddpify.ranks.options import PARSE, destination, flags, is_said
 from ddpify.ranks.run import Run
 
 _LOCAL = re.compile(r"--?local[_-]rank")
@@ -54,13 +54,15 @@ def is_option(run: Run, value: RankValue | None) -> bool:
 
 
 def default_of(run: Run, value: RankValue) -> object:
-    """What an option is where the command line does not say it; None for all other values.
+    """What an option is where the command line does not say it; None for all other values, and for
+    an option that the program sets by itself.
 
     The option of the local rank is not meant: a launcher may pass it.
     """
     names = {option_of(thing) for thing in value.things}
-    for call in additions(run):
-        if names == {destination(call)} and not is_local_rank(call):
-            default = call.kwargs.get("default")
-            return default.constant if default is not None else None
-    return None
+    if not is_said(run.calls, value):
+        return None
+    added = [one for one in additions(run) if names == {destination(one)}]
+    given = [one.kwargs.get("default") for one in added if not is_local_rank(one)]
+    found = [one.constant if one is not None else None for one in given]
+    return found[0] if found and all(one == found[0] for one in found) else None
