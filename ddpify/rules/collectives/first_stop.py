@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ddpify.ranks import words
 from ddpify.ranks.model import RANK0, RANK1, RankCall
 from ddpify.ranks.run import Run
-from ddpify.rules.collectives.more_ranks import is_another_with_two, is_of_each, may_be_more
+from ddpify.rules.shared.more_ranks import is_another_with_two, is_of_each, may_be_more
 from ddpify.rules.shared.sides import among_all
 from ddpify.rules.shared.syntax import scope
 

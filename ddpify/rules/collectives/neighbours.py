@@ -10,7 +10,7 @@ from typing import Final
 from ddpify.ranks import words
 from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
-from ddpify.rules.collectives.more_ranks import MORE, may_be_more, tells_apart
+from ddpify.rules.shared.more_ranks import MORE, may_be_more, tells_apart
 from ddpify.rules.shared.rank_numbers import RankNumbers
 from ddpify.rules.shared.sides import among_all, peer_name, sends
 
