@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ddpify.launchers.legacy import LEGACY, MODERN
-from ddpify.launchers.script import Command, Script, Word, ancestors
+from ddpify.launchers.script import LOOPS, Command, Script, Word, ancestors, is_left, statement
 
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
-_LOOPS: Final = frozenset(("for_statement", "c_style_for_statement", "while_statement"))
-_FREE: Final = re.compile(r"--standalone|--nnodes|--node[_-]rank|[:=\s]0(?:\s|$)|\$|PET_")
-_PORT: Final = re.compile(r"--(?:master[_-]port[=\s]+|rdzv[_-]endpoint[=\s]+\S*:)(\d+)")
+_WRAPPERS: Final = frozenset(("nohup", "time", "exec", "command", "setsid"))
+_FLAGS: Final = frozenset(("standalone", "no_python", "run_path"))
+_ELSEWHERE: Final = ("standalone", "node_rank")  # a free port, or another machine's
 _DEFAULT: Final = "29500"
 
 
@@ -24,11 +20,12 @@ def at_once(script: Script) -> Iterator[tuple[Word, str]]:
     ends = [one.node.start_byte for one in script.commands if one.words[:1] and _waits(one)]
     for command in script.commands:
         start = _start(command)
-        port = _port(command, start) if start is not None and _is_left(command.node) else ""
+        left = start is not None and is_left(command.node)
+        port = _port(script, command, start) if start is not None and left else ""
         if start is None or not port:
             continue
-        block = next(iter(ancestors(command.node)))
-        loop = next((one for one in ancestors(command.node) if one.type in _LOOPS), None)
+        block = next(ancestors(statement(command.node)))
+        loop = next((one for one in ancestors(command.node) if one.type in LOOPS), None)
         at = command.node.start_byte
         earlier = begun.setdefault((block.start_byte, port), command)
         since = earlier.node.start_byte
@@ -38,12 +35,14 @@ def at_once(script: Script) -> Iterator[tuple[Word, str]]:
 
 
 def _waits(command: Command) -> bool:
-    return command.words[0].literal in ("wait", "exit", "ssh")
+    return command.words[0].literal in ("wait", "exit", "ssh", "kill", "pkill", "killall")
 
 
 def _start(command: Command) -> Word | None:
     """The word that is torchrun, with which a command begins."""
     words = command.words
+    while words and words[0].literal in _WRAPPERS:
+        words = words[1:]
     if words and (words[0].literal or "").rpartition("/")[2] == "torchrun":
         return words[0]
     names = [word.literal for word in words[:3]]
@@ -51,18 +50,34 @@ def _start(command: Command) -> Word | None:
     return words[2] if module and (names[0] or "").startswith("python") else None
 
 
-def _is_left(node: Node) -> bool:
-    """Whether the shell goes on at once: ``torchrun … &``."""
-    while node.parent is not None and node.parent.type == "redirected_statement":
-        node = node.parent
-    return node.next_sibling is not None and node.next_sibling.type == "&"
-
-
-def _port(command: Command, start: Word) -> str:
+def _port(script: Script, command: Command, start: Word) -> str:
     """The port that torchrun is told, or takes where it is told none; "" if that is not known."""
-    words = command.words[command.words.index(start) + 1 :]
-    own = next((n for n, w in enumerate(words) if w.tail.endswith(".py") or w.text == "-m"), None)
-    told = " ".join(word.text for word in words[:own])
-    found = _PORT.search(told)
-    open_ = own is None or _FREE.search(re.sub(r"--nproc[_-]per[_-]node[=\s]+\S+", "", told))
-    return "" if open_ else found.group(1) if found else "" if "port" in told else _DEFAULT
+    told = _options(command.words[command.words.index(start) + 1 :])
+    by_name = (*command.prefixes, *script.assignments)
+    if told is None or any(one.name.startswith("PET_") for one in by_name):
+        return ""
+    several = told.get("nnodes", "1") not in ("1", "1:1")
+    if several or any(name in told for name in _ELSEWHERE):
+        return ""
+    if "rdzv_endpoint" in told:
+        port = (told["rdzv_endpoint"] or "").rpartition(":")[2]
+    else:
+        port = told.get("master_port", "" if "rdzv_backend" in told else _DEFAULT) or ""
+    return port if port.isdecimal() and port != "0" else ""
+
+
+def _options(words: tuple[Word, ...]) -> dict[str, str | None] | None:
+    """torchrun's own options, with None for what the shell fills in; None if it may fill in any."""
+    found: dict[str, str | None] = {}
+    name = ""
+    for word in words:
+        if name:
+            found[name], name = word.literal, ""
+        elif word.literal in ("-m", "--module") or not word.text.startswith("-"):
+            return found if word.literal is not None or word.tail.endswith(".py") else None
+        else:
+            option, equals, _ = word.text.lstrip("-").replace("-", "_").partition("=")
+            value = word.literal.partition("=")[2] if word.literal is not None else None
+            found[option] = value
+            name = "" if equals or option in _FLAGS else option
+    return None

@@ -20,8 +20,6 @@ from ddpify.rules.base import Finding, Severity
 from ddpify.source import Source
 
 CODE = "DDP007"
-# A torchrun, and a command that the shell does not wait for.
-_LEFT = re.compile(rb"(?:torchrun|torch\.distributed)[^&]*[^&>]&\s*(?:#.*)?$", re.MULTILINE)
 _SINGLE = ("1", "1:1")
 # What tells the tasks of a job apart: each has a port, a seed, GPUs of its own.
 _OF_TASK = re.compile(r"SLURM_(?:NODEID|PROCID|LOCALID|NTASKS)")
@@ -33,7 +31,8 @@ def findings(root: Path, files: Sequence[Path]) -> list[Finding]:
     for file in files:
         file = root / file
         raw = file.read_bytes() if file.is_file() else b""
-        steps, left = b"srun" in raw and b"SBATCH" in raw, _LEFT.search(raw) is not None
+        steps = b"srun" in raw and b"SBATCH" in raw
+        left = b"&" in raw and (b"torchrun" in raw or b"torch.distributed" in raw)
         if not steps and not left:  # no parser for what cannot matter
             continue
         path = file.resolve().relative_to(root.resolve()).as_posix()
@@ -41,7 +40,7 @@ def findings(root: Path, files: Sequence[Path]) -> list[Finding]:
         for piece in pieces(path, text):
             if piece.certain and not piece.brief and steps and "srun" in piece.text:
                 found += _in_piece(path, piece)
-            if piece.certain and not piece.brief and left:
+            if piece.certain and not piece.brief and left and "&" in piece.text:
                 found += _at_once(path, piece)
     return found
 

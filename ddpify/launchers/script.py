@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _ENCODING = ("utf-8", "surrogateescape")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?=\w|\{\w+\})\{?([A-Za-z_]\w*)\}?")
+LOOPS = frozenset(("for_statement", "c_style_for_statement", "while_statement"))
+CHAINS = frozenset(("redirected_statement", "pipeline", "list"))
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 
 
@@ -250,6 +252,19 @@ def ancestors(node: Node) -> Iterator[Node]:
     while parent is not None:
         yield parent
         parent = parent.parent
+
+
+def statement(node: Node) -> Node:
+    """The whole statement that a command is a part of: ``cd runs && torchrun … 2>&1 | tee log``."""
+    while node.parent is not None and node.parent.type in CHAINS:
+        node = node.parent
+    return node
+
+
+def is_left(node: Node) -> bool:
+    """Whether the shell goes on at once: ``torchrun … &``."""
+    after = statement(node).next_sibling
+    return after is not None and after.type == "&"
 
 
 def _glued(children: list[Node]) -> list[list[Node]]:

@@ -16,13 +16,11 @@ from ddpify.launchers.entries import Folders, LaunchEntries
 from ddpify.launchers.gpus import gpus_of, pin_of
 from ddpify.launchers.held import held_launches
 from ddpify.launchers.model import Above, Gpus, Launch, Nodes
-from ddpify.launchers.script import Command, Script, Word, ancestors
+from ddpify.launchers.script import CHAINS, LOOPS, Command, Script, Word, ancestors, is_left
 from ddpify.launchers.slurm import HEAD, batch_remark, step_of
 from ddpify.site import Span
 
-_CHAINS = frozenset(("redirected_statement", "pipeline", "list"))
 _BLOCKS = frozenset(("program", "do_group", "compound_statement", "subshell", "case_item"))
-_LOOPS = frozenset(("for_statement", "c_style_for_statement", "while_statement"))
 _BRANCHES = frozenset(("if_statement", "elif_clause", "else_clause"))
 _SUBSHELLS = frozenset(("subshell", "command_substitution", "process_substitution"))
 
@@ -131,12 +129,9 @@ def _step(
 
 def _beside_others(script: Script, command: Command) -> bool:
     """Whether the command is put in the background while more of its kind may run."""
-    node = command.node
-    while node.parent is not None and node.parent.type in _CHAINS:
-        node = node.parent
-    background = node.next_sibling is not None and node.next_sibling.type == "&"
     others = [c for c in script.commands if any(w.literal == "srun" for w in c.words)]
-    return background and (len(others) > 1 or any(p.type in _LOOPS for p in ancestors(node)))
+    more = len(others) > 1 or any(p.type in LOOPS for p in ancestors(command.node))
+    return more and is_left(command.node)
 
 
 def _problem(script: Script, command: Command, start: StartWords) -> str:
@@ -176,7 +171,7 @@ def _folders(script: Script, command: Command) -> Folders:
 def _above(script: Script, command: Command) -> Above | None:
     """The place for a line above, if the command begins a statement on a line of its own."""
     node, parent = command.node, command.node.parent
-    while parent is not None and parent.type in _CHAINS:
+    while parent is not None and parent.type in CHAINS:
         if node.start_byte != parent.start_byte:
             return None
         node, parent = parent, parent.parent

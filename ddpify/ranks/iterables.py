@@ -13,10 +13,10 @@ from ddpify.ranks import iterating
 from ddpify.ranks.containers import ANY, any_of, elements, entry_name, listed, pair
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.origins import DATA
+from ddpify.ranks.origins import DATA, put_under
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
-from ddpify.ranks.values import symbol
+from ddpify.ranks.values import spread, symbol
 
 Handler = Callable[[RankMachine, RankFrame, RankCall], RankValue | None]
 MAX_PRODUCT = 16
@@ -179,9 +179,18 @@ def dict_of(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
         return None
     entries = _entries(one.args[0]) if one.args else {}
     if entries is None:
-        return None
+        return _grown(one)
     made = symbol(f"dict@{one.site}") if one.name == "builtins.dict" else result(one)
     return replace(made, keys=tuple({**entries, **one.kwargs}.items()))
+
+
+def _grown(one: RankCall) -> RankValue | None:
+    """``dict(other, a=1)`` of a dict that is not known: each entry differs for its own reasons."""
+    base = one.args[0]
+    if base.items is not None:
+        return None
+    why = (put_under(name, spread(value)) for name, value in one.kwargs.items())
+    return replace(result(one), origins=base.origins.union(*why))
 
 
 def _entries(given: RankValue) -> dict[str, RankValue] | None:

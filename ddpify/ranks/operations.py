@@ -21,6 +21,7 @@ from ddpify.ranks.origins import (
     TEXT,
     Origin,
     Symbol,
+    found_under,
     of_text,
 )
 from ddpify.ranks.values import (
@@ -156,6 +157,8 @@ def compare(name: str, a: RankValue, b: RankValue) -> RankValue:
     if name in ("Is", "IsNot") and b.atoms == (None, None) and _is_spelled(a):
         return RankValue((name == "IsNot", name == "IsNot"))
     atoms = tuple(_compare(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
+    if name in ("In", "NotIn") and isinstance(a.constant, str):
+        b = replace(b, origins=found_under(a.constant, b.origins))
     deps, origins = gathered((a, b))
     if name in ("Is", "IsNot") and not any(isinstance(v.constant, bool) for v in (a, b)):
         origins = frozenset(one for one in origins if not _is_content(one, a))

@@ -88,3 +88,8 @@ def condition(truths: tuple[bool, ...]) -> tuple[str, bool]:
         n for n, one, before in zip(_WORLDS[1:], truths[1:], truths, strict=False) if one != before
     ]
     return f"processes:{','.join(map(str, turns))}", truths[0]
+
+
+def with_so_many(atom: Any, number: int) -> Any:
+    """The constant with another number of processes."""
+    return atom.worlds[_WORLDS.index(number)] if isinstance(atom, Sized) else atom

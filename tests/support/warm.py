@@ -5,7 +5,10 @@ asked to run, its environment and its standard files to a server (one for each p
 which forks; it passes signals on and ends as the program did, and torchrun and its ranks start by
 it alike. Of a program it is told ``-u``, ``-c``, ``-m`` and files; with other options, or where
 more threads are asked for, it is the usual Python. No test of how programs start, hang or end, or
-of what they import, uses it.
+of what they import, uses it: what the server has imported (torch with torch.distributed, sklearn)
+is there without an import, and is not made again; texts have the same hashes in all programs of
+one server, unless PYTHONHASHSEED is set, where this is the usual Python; each program leads a
+session of its own; and /bin/sh, which starts it, may put PWD into its environment.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import os
 import random
 import runpy
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -27,7 +31,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -42,11 +45,8 @@ def python() -> str:
     if sys.platform != "linux":
         return sys.executable
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
-    client = folder / "python"
-    # -S -E: of a client that lives for milliseconds half the time would be the search for packages
     server = str(folder / "server")
-    client.write_text(f"#!{sys.executable} -SE\nSERVER = {server!r}\n{_CLIENT.read_text()}")
-    client.chmod(0o755)
+    client = written(folder, server)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, str(client), server]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -54,6 +54,17 @@ def python() -> str:
     assert process.stdout.readline() == "ready\n"
     atexit.register(_end, process, folder)
     return str(client)
+
+
+def written(folder: Path, server: str) -> Path:
+    """The executable, which is a script of sh: after `#!` a path may hold no blank, and is cut at
+    127 bytes."""
+    client = folder / "python"
+    # -S -E: of a client that lives for milliseconds half the time would be the search for packages
+    words = shlex.join((sys.executable, "-SE", str(_CLIENT), server))
+    client.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    client.chmod(0o755)
+    return client
 
 
 def _end(server: subprocess.Popen[str], folder: Path) -> None:
@@ -221,9 +232,11 @@ def _run(asked: dict[str, Any], client: str, path: list[str]) -> int:
 def _draw_afresh() -> None:
     """As a process that has just begun: nothing is drawn alike in two of them."""
     import numpy as np
+    import torch
 
     random.seed()
     np.random.seed()
+    torch.default_generator.seed()
 
 
 def _ended(kind: str, what: str, arguments: list[str]) -> int:
@@ -241,10 +254,22 @@ def _ended(kind: str, what: str, arguments: list[str]) -> int:
             return ended.code or 0
         print(ended.code, file=sys.stderr)
         return 1
-    except BaseException:
-        traceback.print_exc()
-        return 1
+    except BaseException as error:
+        return _failed(error)
     return 0
+
+
+def _failed(error: BaseException) -> int:
+    """With the text of the usual Python; interrupted, by the signal."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
+    if isinstance(error, KeyboardInterrupt):
+        sys.stdout.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return 1
 
 
 def _execute(kind: str, what: str) -> None:

@@ -1,4 +1,7 @@
-"""What stands for Python where tests start programs warm, beside its server: see warm.py."""
+"""What stands for Python where tests start programs warm, beside its server: see warm.py.
+
+Its first argument is the server, the others are the program's.
+"""
 
 import array
 import json
@@ -12,7 +15,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.
 
 def asked():
     """The job; None for what the usual Python has to run."""
-    words = sys.argv[1:]
+    words = sys.argv[2:]
     unbuffered = words[:1] == ["-u"]
     words = words[unbuffered:]
     if not words or os.environ.get("OMP_NUM_THREADS") != "1" or "PYTHONHASHSEED" in os.environ:
@@ -37,9 +40,9 @@ def main():
     """Have it run; end as it did."""
     job = asked()
     if job is None:
-        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
     link = socket.socket(socket.AF_UNIX)
-    link.connect(os.path.join(os.path.dirname(os.path.abspath(__file__)), "server"))
+    link.connect(sys.argv[1])
     text = json.dumps(job).encode()
     files = array.array("i", (0, 1, 2))
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)]

@@ -10,7 +10,7 @@ from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import AGREEING_OPS
 from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.collectives.numbered import embeds, is_own, numbered
+from ddpify.rules.collectives.numbered import embeds, is_kept, is_own, numbered
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.wrapped import Wrap, wraps
 
@@ -35,7 +35,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
     for wrap in wraps(run):
         for made in _making(wrap):
-            counted = [c for value in _arguments(made) if (c := _counted(run, value)) is not None]
+            counted = [c for v in _arguments(made) if (c := _counted(run, v)) is not None]
             if counted:
                 yield _finding(wrap.call, made, counted[0])
                 break
@@ -48,8 +48,15 @@ def _making(wrap: Wrap) -> list[RankCall]:
 
 
 def _arguments(call: RankCall) -> Iterator[RankValue]:
-    yield from call.args
-    yield from (value for name, value in call.kwargs.items() if name not in _PLACING)
+    """What may say how large a layer is."""
+    made = call.result.things if call.result is not None else ()
+    classes = [thing.cls for thing in made if thing.cls is not None]
+    init = classes[0].method("__init__") if classes else None
+    names = init.parameters[1:] if init is not None else ()
+    given = [*zip(names, call.args, strict=False)] if names else [("", one) for one in call.args]
+    for name, value in (*given, *call.kwargs.items()):
+        if name not in _PLACING and not (init is not None and is_kept(init.node, name)):
+            yield value
 
 
 def _counted(run: Run, value: RankValue) -> RankThing | None:

@@ -11,13 +11,14 @@ from ddpify.ranks.collective import Collective, collective, exchange
 from ddpify.ranks.model import ALL, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import differs
+from ddpify.ranks.values import differs, spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared import groups, roots
 from ddpify.rules.shared.arms import group_of, meeting
 from ddpify.rules.shared.complaints import Complaint
 from ddpify.rules.shared.crossed import crossed
+from ddpify.rules.shared.own_numbers import own_reasons
 from ddpify.rules.shared.turned import turned
 from ddpify.rules.shared.unlike_wrappers import unlike
 from ddpify.site import Site
@@ -144,10 +145,9 @@ def _is_found_alone(shared: Collective, value: RankValue, name: str) -> bool:
     """Whether each rank names the root by what it alone has: its own scores, its own draw."""
     if name not in _RANKS or shared.group is not None or value.known:
         return False
-    own = {origin for origin in value.all_origins if origin.kind in (DATA, RANDOM, CLOCK)}
     whole = (loop.over for loop in shared.call.loops if loop.over is not None)
-    own -= {origin for over in whole for origin in over.all_origins}  # in turn: see DDP828
-    return bool(own)
+    turned = {origin for over in whole for origin in spread(over)}  # see DDP828
+    return any(one not in turned for one in own_reasons(value, (DATA, RANDOM, CLOCK)))
 
 
 def _operations(value: RankValue, rank: int) -> set[str]:

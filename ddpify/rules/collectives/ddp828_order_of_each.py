@@ -36,58 +36,64 @@ _SHUFFLES: Final = tuple(
 _LIBRARIES: Final = ("random.", "numpy.random.", "torch.randperm")
 _ORDERS: Final = frozenset("sample choices permutation randperm permuted".split())
 _ENTRIES: Final = frozenset("items values keys".split())
+_ENTRY: Final = "an entry under what this rank's samples say"
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per loop whose rounds do not meet on other ranks."""
+    """Yield a finding per collective that meets another one, or one on another element."""
+    for told in (_in_loops, _packed, _in_threads, _reordered, _turned):
+        yield from told(run)
+
+
+def _in_loops(run: Run) -> Iterator[Finding]:
+    """One finding per loop whose rounds do not meet on other ranks."""
     said = set()
     for loop in run.loops:
         if loop.over is None or loop.site in said:
             continue
-        keyed, names = _keyed(run, loop.over), _sorted(loop.over)
-        missing = (_keyed(run, names) if names is not None else None) or _distinct(loop.over)
-        drawn = _drawn(run, loop)
-        if keyed is None and missing is None and drawn is None and not is_salted(loop.over):
+        missing, order = _missing(run, loop.over), _order(run, loop, loop.over)
+        meeting = next(_meetings(run, loop), None) if missing or order else None
+        if meeting is None:
             continue
-        meeting = next(_meetings(run, loop), None)
-        if meeting is not None:
-            said.add(loop.site)
-            yield (
-                _finding(loop, meeting, keyed, drawn)
-                if missing is None
-                else _fewer(loop, meeting, missing)
-            )
-    yield from _packed(run)
+        said.add(loop.site)
+        if missing is not None:
+            yield _fewer(loop, meeting, missing)
+        elif order is not None:
+            yield _other(loop, meeting, *order)
+
+
+def _in_threads(run: Run) -> Iterator[Finding]:
     for site, start, other in in_threads(run):
-        yield Finding(
-            "DDP828",
+        yield _error(
             site,
             "a thread enters this while the main thread enters others in the same group: which of"
             " them comes first is another one on each rank, a hang or wrong numbers",
-            Severity.ERROR,
-            advice="give the thread a process group of its own: new_group()",
-            because=((start.site, "the thread starts"), (other.site, "the main thread enters")),
+            "give the thread a process group of its own: new_group()",
+            (start.site, "the thread starts"),
+            (other.site, "the main thread enters"),
         )
+
+
+def _reordered(run: Run) -> Iterator[Finding]:
     for call, place, site in reordered(run):
         shared = collective(call)
         apart = shared is not None and shared.group is not None and not shared.whole
-        yield Finding(
-            "DDP828",
+        yield _error(
             place,
             f"{call.method}() {_IN_GROUPS if apart else _OF_TENSORS}",
-            Severity.ERROR,
-            advice="go through them in one order on all ranks",
-            because=((site, "in an order of each rank's own"),),
+            "go through them in one order on all ranks",
+            (site, "in an order of each rank's own"),
         )
+
+
+def _turned(run: Run) -> Iterator[Finding]:
     for one, other in turned(run):
-        yield Finding(
-            "DDP828",
+        yield _error(
             other.site,
             f"rank 1 enters {other.method}() in this group while rank 0 enters {one.method}() in"
             " another that rank 1 comes to later: both wait, a hang",
-            Severity.ERROR,
-            advice="use the groups in one order on all ranks",
-            because=((one.site, "where rank 0 waits"),),
+            "use the groups in one order on all ranks",
+            (one.site, "where rank 0 waits"),
         )
 
 
@@ -99,22 +105,41 @@ def _packed(run: Run) -> Iterator[Finding]:
         given = shared.given(shared.filled) if shared is not None and shared.group is None else None
         site = ordered_by(run, given) if given is not None and call.everywhere else None
         if site is not None:
-            yield Finding(
-                "DDP828",
+            yield _error(
                 call.site,
                 f"{call.method}() puts numbers together that stand for other things on the other"
                 " ranks: they are in the order of a dict that each rank fills as its samples come",
-                Severity.ERROR,
-                advice="pack them in the order of sorted(…), or of the same list on all ranks",
-                because=((site, "an entry under what this rank's samples say"),),
+                "pack them in the order of sorted(…), or of the same list on all ranks",
+                (site, _ENTRY),
             )
 
 
-def _drawn(run: Run, loop: RankLoop) -> Site | None:
+def _error(site: Site, message: str, advice: str, *because: tuple[Site, str]) -> Finding:
+    return Finding("DDP828", site, message, Severity.ERROR, advice=advice, because=because)
+
+
+def _missing(run: Run, over: RankValue) -> Site | None:
+    """Where this rank's samples say how many rounds there are, in whatever order."""
+    names = _sorted(over)
+    return (_keyed(run, names) if names is not None else None) or _distinct(over)
+
+
+def _order(
+    run: Run, loop: RankLoop, over: RankValue
+) -> tuple[str, tuple[tuple[Site, str], ...]] | None:
+    """What has an order of each rank's own, and where that comes from."""
+    keyed = _keyed(run, over)
+    if keyed is not None:
+        what = "a dict, whose entries and order are those of this rank's samples"
+        return what, ((keyed, _ENTRY),)
+    drawn = _drawn(run, loop, over)
+    if drawn is not None:
+        return "an order that each rank has drawn for itself", ((drawn, "drawn here"),)
+    return ("a set, whose order is another one in each process", ()) if is_salted(over) else None
+
+
+def _drawn(run: Run, loop: RankLoop, over: RankValue) -> Site | None:
     """Where each rank has drawn the order of a loop itself: ``random.sample(parameters, 4)``."""
-    over = loop.over
-    if over is None:
-        return None
     call = _draw(over)
     for one in run.named(*_SHUFFLES) if call is None else ():
         if _draws(one) and one.args and one.args[0].atoms == over.atoms:
@@ -140,26 +165,17 @@ def _draws(call: RankCall) -> bool:
     return own and call.name.startswith(_LIBRARIES)
 
 
-def _finding(
-    loop: RankLoop, meeting: tuple[RankCall, Site], keyed: Site | None, drawn: Site | None
+def _other(
+    loop: RankLoop, meeting: tuple[RankCall, Site], what: str, because: tuple[tuple[Site, str], ...]
 ) -> Finding:
     call, site = meeting
-    what = "a set, whose order is another one in each process"
-    because: tuple[tuple[Site, str], ...] = ()
-    if drawn is not None:
-        what = "an order that each rank has drawn for itself"
-        because = ((drawn, "drawn here"),)
-    if keyed is not None:
-        what = "a dict, whose entries and order are those of this rank's samples"
-        because = ((keyed, "an entry under what this rank's samples say"),)
-    return Finding(
-        "DDP828",
+    return _error(
         site,
         f"{call.method}() meets another element on the other ranks, since the loop goes through"
         f" {what}: wrong numbers or a hang",
-        Severity.ERROR,
-        advice="go through sorted(…), or the same list on all ranks",
-        because=((loop.site, "the loop"), *because),
+        "go through sorted(…), or the same list on all ranks",
+        (loop.site, "the loop"),
+        *because,
     )
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
-from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.model import RANK0, RANK1, RankCall
 from ddpify.ranks.run import Run
+from ddpify.rules.shared.more_ranks import is_another_with_two, is_of_each, may_be_more
 from ddpify.rules.shared.sides import among_all
 from ddpify.rules.shared.syntax import scope
-
-_ONE: Final = re.compile(r"[=]=\s*1\b|world_size|world\b")
 
 
 def left_at_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
@@ -26,7 +23,8 @@ def left_at_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
         if last is None or not any(one.loops for one in sent) or last.loops:
             continue
         named = last.arg(1, "dst")
-        if named is not None and named.atoms[1] == 0 and not _is_of_one(last):
+        each = is_of_each(run, last) and may_be_more(run)
+        if named is not None and named.atoms[1] == 0 and each:
             yield server, last
 
 
@@ -53,8 +51,10 @@ def _leaves(run: Run, call: RankCall) -> bool:
         own = [guard for guard in left.guards if guard not in call.guards]
         if left.kind in ("break", "return") and left.ends(loop) and len(own) == 1:
             names = {n.id for n in ast.walk(own[0].node) if isinstance(n, ast.Name)}
-            if buffer.id in names and not _ONE.search(own[0].text):
-                return not (names - {buffer.id}) & _local(call)
+            if buffer.id in names:
+                parts = (node for node in ast.walk(own[0].node) if isinstance(node, ast.expr))
+                counts = any(is_another_with_two(run, call, node) for node in parts)
+                return not counts and not (names - {buffer.id}) & _local(call)
     return False
 
 
@@ -63,8 +63,3 @@ def _local(call: RankCall) -> set[str]:
     nodes = ast.walk(scope(call) if call.function is not None else call.loops[-1].node)
     stored = (n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return {*stored, *(call.function.parameters if call.function is not None else ())}
-
-
-def _is_of_one(call: RankCall) -> bool:
-    """Whether rank 1 alone sends it, or the program says that there are two ranks."""
-    return any(_ONE.search(guard.text) for guard in call.conditions)

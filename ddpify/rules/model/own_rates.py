@@ -12,6 +12,7 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.values import differs, spread
 from ddpify.rules.shared.averaged_by_hand import averagings
 from ddpify.rules.shared.optimizers import optimizers
+from ddpify.rules.shared.own_numbers import own_reasons
 from ddpify.rules.shared.wrapped import wraps
 from ddpify.site import Site
 
@@ -46,10 +47,8 @@ def _own(
 
 
 def _reasons(value: RankValue, at: RankCall | Store) -> Iterator[Origin]:
-    """Why a number is each rank's own: drawn in the same file, not an entry of settings of which
-    another is the rank's; or it is seen to be another. What is set by the rank is DDP419's."""
-    told = value.known and differs(value) and isinstance(at, RankCall)
-    for origin in spread(value):
-        drawn = origin.kind == RANDOM and origin.site.path == at.site.path
-        if drawn or (told and origin.kind in IDENTITY):
-            yield origin
+    """Why a number is each rank's own: drawn, or seen to be another. What is set by the rank is
+    DDP419's."""
+    yield from own_reasons(value, (RANDOM,))
+    if value.known and differs(value) and isinstance(at, RankCall):
+        yield from (origin for origin in spread(value) if origin.kind in IDENTITY)

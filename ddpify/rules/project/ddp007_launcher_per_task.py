@@ -21,16 +21,20 @@ def _script(text: str) -> Example:
 
 
 _RUN = "torchrun --nproc_per_node=2 --master_port={port} main.py --lr {lr} &"
+_TEED = "nohup torchrun --max_restarts=0 --log_dir=$LOGS main.py 2>&1 | tee log &"
 _TWICE = (
     _script(f"for lr in 1 2; do\n  {_RUN.format(port=29501, lr='$lr')}  # DDP007\ndone\nwait"),
     _script(
         "torchrun --nproc_per_node 2 main.py &\ntorchrun --nproc_per_node 2 main.py &  # DDP007"
     ),
+    _script(f"{_TEED}\n{_TEED}  # DDP007\nwait"),
 )
 _ONCE = (
     _script(f"for lr in 1 2; do\n  {_RUN.format(port='$((29500 + lr))', lr='$lr')}\ndone\nwait"),
     _script(f"for lr in 1 2; do\n  {_RUN.format(port=29501, lr='$lr')}\n  wait\ndone"),
     _script(f"{_RUN.format(port=29501, lr=1)}\n{_RUN.format(port=29502, lr=2)}\nwait"),
+    _script(f"{_TEED.replace('$LOGS', 'logs $OPTIONS')}\n" * 2 + "wait"),
+    _script(f"export PET_MASTER_PORT=$PORT\n{_TEED}\n{_TEED}\nwait"),
     _script("torchrun --standalone main.py &\ntorchrun --standalone main.py &\nwait"),
 )
 # Found by ddpify/launchers/per_task.py, in files that are not Python.
