@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import RankCall, RankGuard, RankThing, RankValue
-from ddpify.ranks.origins import FILES, TEXT, Symbol
+from ddpify.ranks.origins import FILES, TEXT, Origin, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.ranks.words import FILE_TESTS, PATH_TESTS
@@ -74,7 +74,12 @@ def is_race(run: Run, call: RankCall, path: RankValue) -> bool:
 
 
 def _looks(guard: RankGuard) -> bool:
-    return guard.test.has(FILES)
+    return any(map(is_look, guard.test.origins))
+
+
+def is_look(origin: Origin) -> bool:
+    """Whether it is a look at the files: in a loop, each rank does it at its own time."""
+    return origin.kind == FILES or origin.what in FILE_TESTS
 
 
 def _is_found(thing: RankThing) -> bool:
