@@ -321,7 +321,10 @@ def _size(one: RankCall, receiver: RankValue) -> RankValue:
     made = result(one)
     own = picked.in_number(receiver) if one.method != "dim" else frozenset()
     agreed = frozenset(origin for origin in made.origins if origin.kind in IDENTITY)
-    return mixing.counted(replace(made, origins=agreed | own), receiver, one.site)
+    value = replace(made, origins=agreed | own)
+    axis = one.arg(0, "dim")
+    first = axis is None or axis.constant in (None, 0)
+    return mixing.counted(value, receiver, one.site) if first else value
 
 
 # -- builtins --------------------------------------------------------------------------------------
