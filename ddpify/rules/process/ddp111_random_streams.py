@@ -24,12 +24,12 @@ FORK = "ddpify.runtime.fork_random_streams"
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per seed that makes all ranks draw the same augmentation."""
-    for site, why, because in same_draws(run):
+    for site, why, in_step, because in same_draws(run):
         yield Finding(
             "DDP111",
             site,
             why,
-            Severity.WARNING,
+            Severity.WARNING if in_step else Severity.NOTE,
             (),
             "add the rank to the seed once model and splits are made; samplers keep theirs",
             because,

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
+from ddpify.ranks.mixing import Of, marks
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.origins import IDENTITY, PART, PIECE, STRIDE
 from ddpify.ranks.run import Run
@@ -29,6 +30,7 @@ _ADVANCES: Final = frozenset(
     """randn randn_like normal normal_ rand rand_like uniform_ randint randint_like randperm
     bernoulli bernoulli_ multinomial sample rsample dropout""".split()
 )
+_ORDERS: Final = ("topk", "argsort", "sort", "kthvalue")
 _RESTORES: Final = frozenset("set_rng_state set_rng_state_all fork_rng".split())
 _MOVES: Final = ("set_state", "advance", "jumped")
 _SLICES: Final = (PART, PIECE, STRIDE)
@@ -58,8 +60,26 @@ def _of_library(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     if any(one.method in _ADVANCES and not one.everywhere for one in later):
         return
     for draw in (one for one in later if one.name in _FREE and "generator" not in one.kwargs):
+        if _is_order(run, draw):
+            continue
         if any(_trains(run, draw, one) for one in backwards(run)):
             yield chosen(seeding), draw
+
+
+def _is_order(run: Run, draw: RankCall) -> bool:
+    """Whether the draw only says which to take, and not of the samples: ``torch.rand(classes)`` of
+    which `topk` picks some. Masks of the samples are as many as these."""
+    made = set(draw.result.things) if draw.result is not None else set()
+    sorts = run.methods(*_ORDERS)
+    sorted_ = any(not made.isdisjoint(v.sources()) for one in sorts for v in one.inputs)
+    sorted_ |= any(
+        not made.isdisjoint(v.sources())
+        for one in run.named(*(f"torch.{name}" for name in _ORDERS))
+        for v in one.given
+    )
+    sizes = [one for value in draw.given for one in (value, *(value.items or ()))]
+    of_samples = any(Of.COUNT in marks(one) for one in sizes)
+    return sorted_ and not of_samples and not draw.name.endswith("_like")
 
 
 def _averages(call: RankCall) -> bool:
