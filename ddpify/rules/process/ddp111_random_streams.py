@@ -150,7 +150,9 @@ RULE = Rule(
     "random-streams",
     "Ranks share a seed while data, splits and initial weights are made:"
     " otherwise each has another task. From there on they must differ: with one stream every rank"
-    " draws the same noise, flips and dropout masks, and the batch holds N copies of one draw.",
+    " draws the same noise, flips and dropout masks, and the batch holds N copies of one draw."
+    " Draws of which samples take unequally many (crops that have to fit, numbers below a length)"
+    " part the ranks after some samples: then it is a note.",
     "BUGS D11, transformers#37932",
     check,
     bad=(

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from ddpify.ranks.imports import Modules
@@ -37,25 +38,20 @@ class Lies(Enum):
 def written_states(run: Run, models_only: bool) -> Lies:
     """Where the states lie that the project writes; ``models_only``: none of optimizers are asked
     about."""
-    found = run.once(_of_models if models_only else _of_all)
+    if run.project is None or "lightning" in run.frameworks:
+        return Lies.GPU
+    found = _found(run.project, models_only)
     if Lies.GPU in found:
         return Lies.GPU
     return Lies.CPU if Lies.CPU in found else Lies.NOWHERE
 
 
-def _of_models(run: Run) -> frozenset[Lies]:
-    return frozenset(_found(run, True))
+@lru_cache(maxsize=2)  # all programs of a project ask the same
+def _found(project: Modules, models_only: bool) -> frozenset[Lies]:
+    return frozenset(_in_project(project, models_only))
 
 
-def _of_all(run: Run) -> frozenset[Lies]:
-    return frozenset(_found(run, False))
-
-
-def _found(run: Run, models_only: bool) -> Iterator[Lies]:
-    project = run.project
-    if project is None or "lightning" in run.frameworks:
-        yield Lies.GPU
-        return
+def _in_project(project: Modules, models_only: bool) -> Iterator[Lies]:
     for file, text in sorted(project.words.items()):
         if _LIBRARY_S.search(text):
             yield Lies.GPU
@@ -108,15 +104,15 @@ class _States:
 
     def _is_brought(self, module: Module, part: ast.expr) -> bool:
         """``to_cpu(net.state_dict())``: a function of the project brings it there."""
-        for node in ast.walk(part):
-            name = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        for name in filter(None, (_named(module, node) for node in ast.walk(part))):
             found = module.functions.get(name) or self._imported(name)
             if found is not None and any(map(_goes_to_cpu, ast.iter_child_nodes(found.node))):
                 return True
         return False
 
     def _imported(self, name: str) -> FunctionDefinition | None:
-        loaded = (one for one in self._project.loaded.values() if one is not None)
+        files = (f for f, text in sorted(self._project.words.items()) if f"def {name}(" in text)
+        loaded = (one for one in map(self._project.load, files) if one is not None)
         return next((one.functions[name] for one in loaded if name in one.functions), None)
 
     def _given(self, scope: FunctionDefinition, name: str, callers: int) -> Iterator[Lies]:
@@ -125,10 +121,22 @@ class _States:
         called = re.compile(rf"\b{re.escape(scope.name)}\s*\(")
         for file, text in sorted(self._project.words.items()) if callers else ():
             module = self._project.load(file) if called.search(text) else None
-            for around, node in _calls(module) if module is not None else ():
+            if module is None:
+                continue
+            for around, node in _calls(module):
                 named = ast.unparse(node.func).rpartition(".")[2] == scope.name
                 for one in _arguments(node, place, name) if named else ():
                     yield from self.of(module, around, one, callers - 1)
+
+
+def _named(module: Module, node: ast.AST) -> str:
+    """``to_cpu`` of ``to_cpu(x)`` and ``utils.to_cpu(x)``, where that is no method."""
+    func = node.func if isinstance(node, ast.Call) else None
+    if isinstance(func, ast.Name):
+        return func.id
+    base = func.value if isinstance(func, ast.Attribute) else None
+    known = isinstance(base, ast.Name) and base.id in module.imports
+    return func.attr if known and isinstance(func, ast.Attribute) else ""
 
 
 def _arguments(node: ast.Call, place: int, name: str) -> Sequence[ast.expr]:
@@ -155,8 +163,8 @@ def _parts(around: ast.AST, node: ast.expr, depth: int) -> Iterator[ast.expr]:
 
 def _bound(around: ast.AST, name: str) -> Iterator[ast.expr]:
     """What a function assigns to a name, or puts into it by a key."""
-    for node in ast.walk(around):
-        for target in node.targets if isinstance(node, ast.Assign) else ():
+    for node in (one for one in ast.walk(around) if isinstance(one, ast.Assign)):
+        for target in node.targets:
             base = target.value if isinstance(target, ast.Subscript) else target
             again = isinstance(node.value, ast.Name) and node.value.id == name
             if isinstance(base, ast.Name) and base.id == name and not again:
