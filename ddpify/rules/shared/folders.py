@@ -141,7 +141,7 @@ def _spelled(atom: Any, known: Mapping[str, RankThing], rank: int, depth: int) -
     elif depth and atom.key.endswith(".parent") and (own := _owner(atom, known)) is not None:
         yield _parent(_spelled(own, known, rank, depth - 1))
     else:
-        yield f"<{atom.key}>"
+        yield f"<{atom.key.replace('/', '|')}>"  # what is not known is no folder
 
 
 def _of_value(
