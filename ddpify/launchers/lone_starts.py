@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from ddpify.launchers.discover import kind_of
+from ddpify.launchers.discover import LauncherKind, kind_of
 from ddpify.launchers.embedded import EmbeddedPiece
 from ddpify.launchers.model import Launch
 from ddpify.launchers.reading import launches
@@ -27,6 +27,9 @@ _LAUNCHES = (
     r"|horovodrun|\bsrun\b|colossalai\s+run|\bdeepspeed\s+(?:-|\S*\.py)"
 )
 _LAUNCHER = re.compile(_LAUNCHES)
+# In what is written for people a launcher starts something only where it is given something; of
+# "use horovodrun to train on several GPUs" others say what.
+_GIVEN = re.compile(rf"(?:{_LAUNCHES})[`\"']?\s+[-$<{{\[]")
 # A line with one of these words may start what it names in any way.
 _HANDED = re.compile(rf"{_LAUNCHES}|\.sh\b|\b(?:sbatch|bsub|qsub)\b")
 # And so may any other file which names it anywhere: a program, a configuration, a notebook.
@@ -130,7 +133,8 @@ class _Named:
     def handed(self, path: str, text: str) -> bool:
         """Whether a line of a launcher, which no shell was seen to run, may start it otherwise."""
         lines = text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
-        open_ended = (_LAUNCHER.search(line) and not _PROGRAM.search(line) for line in lines)
+        launcher = _GIVEN if kind_of(path) is LauncherKind.MARKDOWN else _LAUNCHER
+        open_ended = (launcher.search(line) and not _PROGRAM.search(line) for line in lines)
         told = (line for line in lines if _HANDED.search(line) and self.within(path, line))
         return any(open_ended) or any(told)
 

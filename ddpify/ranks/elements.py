@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Final
 
-from ddpify.ranks import builtin, calls, configured, containers, environment, naming, picked
+from ddpify.ranks import builtin, calls, configured, containers, environment, mixing, naming, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, ITEM, PART, PIECE, STRIDE, Origin, Symbol
@@ -43,6 +43,7 @@ def item(
             found = replace(found, origins=found.origins | index.origins)
         return _own_part(f, found, index, node)
     found = symbol("element", containers.asked_for(base, index), index)
+    found = mixing.axis(found, base, index)
     atoms = zip(base.atoms, index.atoms, strict=True)
     one, other = (Symbol(f"{text(a)}[{text(b)}]", (ITEM, a, b)) for a, b in atoms)
     found = picked.by_mask(replace(found, atoms=(one, other)), index, f.module.site(node))

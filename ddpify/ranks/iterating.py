@@ -11,7 +11,7 @@ from ddpify.python.words import ITERATES
 from ddpify.ranks import containers, sizes, words
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankLoop, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, Origin, Symbol
+from ddpify.ranks.origins import BATCHES, DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import NONE, Many, differs, holders, merge, spread, symbol, turn
 
@@ -213,7 +213,7 @@ def dealt(over: RankValue, loop: RankLoop) -> str | None:
     if spread(over) or over.made_by("builtins.sorted") is not None or _is_table(over):
         return None  # what is sorted are numbers or names; a table is asked for loaders
     if loop.trains and any(t.kind in ("parameter", "attribute", "result") for t in over.sources()):
-        return "batches of this rank" if isinstance(loop.node, ast.For) else None
+        return BATCHES if isinstance(loop.node, ast.For) else None
     return None
 
 
@@ -230,13 +230,13 @@ def _is_table(over: RankValue) -> bool:
 def dealt_by_loader(over: RankValue) -> str | None:
     """Why what a loader gives is this rank's own: it has a sampler that deals, or a share."""
     if any(thing.deals for thing in over.sources()):
-        return "batches of this rank"
+        return BATCHES
     for loader in _loaders(over):
         assert loader.call is not None
         for position, keyword in ((3, "sampler"), (4, "batch_sampler")):
             value = loader.call.arg(position, keyword)
             if value is not None and deals(value):
-                return "batches of this rank"
+                return BATCHES
         if any(_is_share(thing) for thing in (loader.call.arg(0, "dataset") or NONE).things):
             return "samples of this rank"
     return None

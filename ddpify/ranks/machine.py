@@ -279,6 +279,7 @@ class RankReader(Journal):
     def finish(self) -> Run:
         """The run with what follows from all of it."""
         run = self.run
+        run.project = self.modules
         run.quiet = PRINT in self.patched
         run.joined = self.opened or not self.interest.opens
         run.opened = self.opened or self.unread

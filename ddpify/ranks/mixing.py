@@ -61,6 +61,7 @@ _SAID: Final = {"sum": Of.ALL, "mean": Of.MEAN, "avg": Of.MEAN, "average": Of.ME
 _SCALES: Final = frozenset("scale prescale_factor postscale_factor process_set group".split())
 _OF_FRAMEWORKS: Final = (".world_size", ".num_processes")
 _SYNCED: Final = "synced"  # the key of whatever has become the same on all ranks
+_TURNS: Final = frozenset("T mT t transpose permute swapaxes swapdims movedim".split())
 # What gives the number that it is given.
 _SAME: Final = frozenset("item float cpu detach clone double to cuda numpy tolist round".split())
 
@@ -129,8 +130,23 @@ def of_other(one: RankCall) -> Of | None:
 
 
 def counted(value: RankValue, given: RankValue, site: Site) -> RankValue:
-    """``len(batch)``, ``batch.shape``: as many on each rank, of this rank's samples."""
-    return _with(value, Of.COUNT, site) if of_one_rank(given.origins) else value
+    """``len(batch)``, ``batch.shape``: as many on each rank, of this rank's samples; not of what
+    was turned, whose rows are no samples."""
+    own = of_one_rank(given.origins) and not _is_turned(given)
+    return _with(value, Of.COUNT, site) if own else value
+
+
+def _is_turned(value: RankValue) -> bool:
+    """``q.T``, ``q.t()``, ``q.transpose(0, 1)``."""
+    named = (*(thing.name for thing in value.things), text(value.atoms[0]))
+    return any(name.rpartition(".")[2].partition("@")[0] in _TURNS for name in named)
+
+
+def axis(value: RankValue, shape: RankValue, index: RankValue) -> RankValue:
+    """``batch.shape[1]``: how long a sample is, which is no count of samples."""
+    named = (*(thing.name for thing in shape.things), text(shape.atoms[0]))
+    of_shape = any(name.rpartition(".")[2] == "shape" for name in named)
+    return _without(value, {Of.COUNT}) if of_shape and index.constant not in (None, 0) else value
 
 
 def combined(

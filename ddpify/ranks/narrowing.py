@@ -9,11 +9,12 @@ from typing import Any
 
 from ddpify.ranks import words
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import RankThing, RankValue
+from ddpify.ranks.model import RankGuard, RankThing, RankValue
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import key_of
 
+_SAID = ("module", "DDP", "DistributedDataParallel", "DataParallel")
 Place = tuple[dict[str, RankValue], str]  # where a name or an attribute is kept
 _WRAPS = words.WRAPPERS | {words.DATA_PARALLEL}
 
@@ -23,7 +24,7 @@ def narrow(
 ) -> list[tuple[Place, RankValue]]:
     """Leave to the names that a condition asks what they can be where it holds, or does not."""
     made = _recalled(m, f, test, holds)
-    for node, wanted in _asked(asked, holds):
+    for node, wanted in questions(asked, holds):
         place = _place(m, f, node.args[0])
         if place is None:
             continue
@@ -115,15 +116,25 @@ def widen(told: list[list[tuple[Place, RankValue]]], results: list[Any]) -> None
                 del results[0][2][mark], results[1][2][mark]
 
 
-def _asked(test: ast.expr, holds: bool) -> Iterator[tuple[ast.Call, bool]]:
+def questions(test: ast.expr, holds: bool) -> Iterator[tuple[ast.Call, bool]]:
     """The questions in a condition, with the answer that is sure."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _asked(test.operand, not holds)
+        yield from questions(test.operand, not holds)
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
         for operand in test.values:
-            yield from _asked(operand, holds)
+            yield from questions(operand, holds)
     elif isinstance(test, ast.Call) and len(test.args) == 2 and _is_question(test.func):
         yield test, holds
+
+
+def says_bare(guard: RankGuard, owner: ast.expr) -> bool:
+    """Whether a condition lets past only what is in no wrapper: ``not hasattr(net, "module")``."""
+    text = ast.unparse(owner)
+    for node, wanted in questions(guard.node, guard.holds):
+        asks = ast.unparse(node.args[1]).strip("'\"()").rpartition(".")[2]
+        if not wanted and ast.unparse(node.args[0]) == text and asks in _SAID:
+            return True
+    return False
 
 
 def _is_question(func: ast.expr) -> bool:

@@ -117,4 +117,6 @@ COMPUTED = "computed from "  # so begins what an Origin says of arithmetic with 
 # PICKED: entries chosen by what they hold, of which each rank has its own number.
 PICKED = "as many as this rank's samples give"
 # PIECE: ``torch.chunk(rows, world)[rank]``, of which the last may be shorter.
+# BATCHES: what a loader gives that deals, as many samples on each rank.
+BATCHES = "batches of this rank"
 PART, STRIDE, PIECE = "this rank's part", "every n-th is this rank's", "this rank's piece"

@@ -26,8 +26,9 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
 from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import RankReader
-from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
+from ddpify.ranks.model import ALL, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
+from ddpify.ranks.opened import asked_library, opens
 from ddpify.ranks.run import Run, is_test
 from ddpify.ranks.single import drives, is_idle, is_tested, one_process
 from ddpify.ranks.values import constant, of
@@ -232,13 +233,19 @@ def _joins(run: Run, call: RankCall) -> bool:
     if call.module.ours or call.name.startswith("transformers."):
         return False  # in one process they do nothing, or as much as in several
     if call.name == words.SAMPLER and run.script:  # `if distributed:`; it needs a group
-        return all(guard.test.known for guard in call.conditions)
+        return all(one.test.known or _is_answered(run, one, call) for one in call.conditions)
     if call.name == prepared.MAKES[0]:  # for its device or its precision alone?
         return _is_asked(run)
     if call.name == words.TRAINER:
         return not run.once(is_idle)
     named = call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS
     return named or (call.name.startswith(words.DIST) and call.method in words.COLLECTIVE_OPS)
+
+
+def _is_answered(run: Run, guard: RankGuard, call: RankCall) -> bool:
+    """``if is_using_ddp():`` of a library by which the program has opened its group."""
+    library = asked_library(guard)
+    return bool(library) and guard.holds and opens(run, library, call)
 
 
 def _trains_by_rank(run: Run) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks import words
 from ddpify.ranks.events import Exit, Lacking, Read, Store, Touch
+from ddpify.ranks.imports import Modules
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.origins import Origin
@@ -66,6 +67,7 @@ class Run:
     loops: list[RankLoop] = field(default_factory=list)
     comprehended: list[RankLoop] = field(default_factory=list)  # `[f(x) for x in over]`, read once
     modules: dict[str, Module] = field(default_factory=dict)
+    project: Modules | None = None  # all files of the project, those of other programs too
     mismatches: list[Mismatch] = field(default_factory=list)
     distributed: bool = False  # it opens a session, wraps a model, or enters a collective
     assumed: bool = False  # it is read as distributed whatever it says of itself

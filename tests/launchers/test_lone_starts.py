@@ -53,6 +53,19 @@ def test_a_plain_start_is_of_one_process(command: str, tmp_path: Path) -> None:
     assert line(tmp_path, SCRIPT, README_md=shell(command)).startswith("README.md:")
 
 
+@pytest.mark.parametrize(
+    ("said", "alone"),
+    [
+        ("- use horovodrun to train on several GPUs\n", True),
+        ("Start it with `horovodrun -np 4` on several GPUs.\n", False),
+        ("On Slurm put `srun` before tools/infer.py.\n", False),
+    ],
+)
+def test_what_people_are_told_of_launchers(said: str, alone: bool, tmp_path: Path) -> None:
+    text = shell("python tools/infer.py") + said
+    assert bool(line(tmp_path, SCRIPT, README_md=text)) is alone
+
+
 SEVERAL = [
     "torchrun --nproc_per_node=2 tools/infer.py",
     "python -m torch.distributed.launch tools/infer.py",

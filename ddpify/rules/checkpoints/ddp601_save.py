@@ -20,7 +20,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
-from ddpify.rules.shared.meetings import at_once, done_before
+from ddpify.rules.shared.meetings import at_once, done_before, for_missing
 from ddpify.rules.shared.outputs import SAME, by_all, checkpoints, difference, its_own, unequal
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.rules.shared.stored import Stored
@@ -56,11 +56,12 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         if at_once(run, write.call) and not done_before(run, write.call):
             damaged = unequal(run, write)
+            mild = Severity.NOTE if for_missing(write.call) else Severity.WARNING
             yield Finding(
                 "DDP601",
                 write.call.site,
                 f"every rank writes this {write.noun}: {_DAMAGE if damaged else SAME}",
-                Severity.ERROR if damaged else Severity.WARNING,
+                Severity.ERROR if damaged else mild,
                 on_rank_zero(run, write.call),
                 "save on the rank with number 0 only",
                 difference(run, write) if damaged else (),

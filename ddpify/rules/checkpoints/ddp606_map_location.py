@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.checkpoints.states import loaded
+from ddpify.rules.checkpoints.states import fills_optimizer, loaded
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
-from ddpify.rules.shared.outputs import by_all
+from ddpify.rules.shared.outputs import by_all, own
 from ddpify.rules.shared.placing import on_gpus, sees_own
+from ddpify.rules.shared.savers import Lies, written_states
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -20,13 +21,19 @@ def lint(run: Run) -> Iterable[Finding]:
         return
     for call in loaded(run):
         numbered = _is_numbered(call)
-        if (numbered or not _says_where(call)) and by_all(run, call):
+        if not numbered and (_says_where(call) or own(call.arg(0, "f"))):
+            continue  # a file under the rank's name lies on the GPU of the rank that wrote it
+        if not by_all(run, call):
+            continue
+        lies = Lies.GPU if numbered else written_states(run, not fills_optimizer(run, call))
+        if lies is not Lies.CPU:
             where = "this one GPU" if numbered else "the GPU that the file was saved from"
             yield Finding(
                 "DDP606",
                 call.site,
-                f"every rank loads onto {where}: N copies on one GPU",
-                Severity.WARNING,
+                f"every rank loads onto {where}: N copies on one GPU"
+                + (", if it was saved from one" if lies is Lies.NOWHERE else ""),
+                Severity.WARNING if lies is Lies.GPU else Severity.NOTE,
                 (Edit(How.ARGUMENT, call.site, '"cpu"', "map_location"),),
                 'pass map_location="cpu"; load_state_dict copies to the right device',
             )
@@ -55,7 +62,8 @@ RULE = Rule(
     "load-without-map-location",
     "A file remembers the GPU of the process that wrote it, GPU 0 for rank 0. Without map_location"
     " each of N ranks puts its copy there first: out of memory on GPU 0, which then holds a CUDA"
-    " context of every process too.",
+    " context of every process too. Where the project is not seen to write a state it is a note,"
+    " where all that it writes was brought to the CPU first it is nothing.",
     "DDP tutorial, save and load checkpoints; examples#1078, apex#222; BUGS K06",
     bad=(
         changed(

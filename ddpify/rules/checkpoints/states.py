@@ -179,6 +179,26 @@ def loaded(run: Run) -> Iterator[RankCall]:
             yield call
 
 
+def fills_optimizer(run: Run, load: RankCall) -> bool:
+    """Whether an optimizer gets what a call has loaded."""
+    made = set(load.result.things) if load.result is not None else set()
+    given = (
+        call
+        for call in run.methods("load_state_dict")
+        if any(not made.isdisjoint(value.sources()) for value in call.given)
+    )
+    return any(map(_is_optimizer_s, given))
+
+
+def _is_optimizer_s(call: RankCall) -> bool:
+    """Whether a method is an optimizer's: by what made it, or else by what it is called."""
+    things = call.receiver.things if call.receiver is not None else ()
+    made = [thing for thing in things if thing.kind in ("result", "instance")]
+    if made:
+        return any(kind.startswith("torch.optim.") for one in made for kind in _kinds(one))
+    return "opt" in ast.unparse(call.node.func).lower()
+
+
 def _counts(call: RankCall) -> bool:
     """Whether a method is one of what only counts: by what made it, or else by what it is called.
 

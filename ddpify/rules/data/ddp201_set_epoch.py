@@ -11,6 +11,7 @@ from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Thing
 from ddpify.ranks.model import ALL
+from ddpify.ranks.opened import unproven
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.data.derived import is_undivided
@@ -41,11 +42,13 @@ def lint(run: Run) -> Iterable[Finding]:
     for told in repeated(run) if run.complete else ():
         if not any(call.ranks == ALL for call in told.calls):
             fix = () if told.calls else fix_of(told, run.helpers)
+            made = told.sampler.call
+            proven = made is None or not unproven(run, made)
             yield Finding(
                 "DDP201",
                 told.calls[0].site if told.calls else told.epochs.site,
                 _OF_SOME if told.calls else _OF_NONE,
-                Severity.ERROR,
+                Severity.ERROR if proven else Severity.NOTE,
                 fix,
                 "" if fix else "call sampler.set_epoch(epoch) before each pass over the loader",
                 (

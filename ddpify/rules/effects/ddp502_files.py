@@ -116,17 +116,29 @@ _AGAIN = (Severity.NOTE, "the same contents, as far as is seen")
 
 def _is_used(run: Run, write: Write) -> bool:
     """Whether equal contents are not all that counts: some ranks may read what others truncate, or
-    it stays open for what each has to say."""
+    it stays open for what each has to say. What is written where it is missing, once, is as good
+    as any: unless it is read behind that."""
     call = write.call
-    if call.name.startswith("logging.") or for_missing(call):
+    if call.name.startswith("logging."):
         return True
+    missing = for_missing(call)
     where = write.path
     return where is not None and any(
         call.order < read.order
         and one_path(where, path)
         and not excludes(run, call, read)
+        and not (missing and _in_other_arm(call, read))
         and not waited_for(run, call, read)
         for read, path in reads(run)
+    )
+
+
+def _in_other_arm(call: RankCall, read: RankCall) -> bool:
+    """``if not exists(path): write(path)``, ``else: read(path)``."""
+    return any(
+        one.node is other.node and one.holds is not other.holds
+        for one in call.guards
+        for other in read.guards
     )
 
 

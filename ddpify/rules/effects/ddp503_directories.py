@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts
@@ -11,11 +12,17 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects.effects import gated
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
-from ddpify.rules.shared.folders import is_race, made, removed, spelled, within
+from ddpify.rules.shared.folders import is_look, is_race, looked_for, made, removed, spelled, within
 from ddpify.rules.shared.meetings import at_once, done_before, one_path
-from ddpify.rules.shared.outputs import by_all, caught, own
+from ddpify.rules.shared.outputs import by_all, caught, checkpoints, files, own
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.settings import Settings
+
+# They make their folder, which may be there.
+_BOARDS: Final = frozenset(
+    f"{home}.SummaryWriter"
+    for home in ("tensorboardX", "torch.utils.tensorboard", "torch.utils.tensorboard.writer")
+)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -55,24 +62,41 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _is_there(run: Run, call: RankCall, path: RankValue) -> bool:
-    """Whether each rank has made it before, there or not, so that it finds it now."""
+    """Whether each rank has made it before, there or not, so that it finds it now: of places that
+    make one folder the first is met."""
     gone = (folder for one in run.calls if (folder := removed(one)) is not None)
     if not is_race(run, call, path) or any(within(path, folder, 0) for folder in gone):
         return False
     return any(
         one.order < call.order
         and one.ranks == ALL
-        and _may_exist(one)
-        and all(guard in call.guards or _asks_for(guard, path) for guard in one.guards)
-        and (where := made(one)) is not None
-        and one_path(where, path)
-        for one in run.calls
+        and set(one.loops) <= set(call.loops)
+        and (one_path(where, path) or within(where, path, 0))
+        and all(guard in call.guards or _asks_for(run, guard, path) for guard in one.guards)
+        for one, where in _makers(run)
     )
 
 
-def _asks_for(guard: RankGuard, path: RankValue) -> bool:
-    """``if args.folder:``, of which the path is made: without one all are in it."""
-    return guard.holds and spelled(guard.test, 0) == spelled(path, 0)
+def _makers(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
+    """Calls after which a folder is there: they make it, or write into it."""
+    for call in run.calls:
+        where = call.arg(0, "log_dir") if call.name in _BOARDS else made(call)
+        if where is not None:
+            yield call, where
+    for write in (*files(run), *checkpoints(run)):
+        if write.path is not None:
+            yield write.call, write.path
+
+
+def _asks_for(run: Run, guard: RankGuard, path: RankValue) -> bool:
+    """``if args.folder:``, of which the path is made: without one all are in it. ``if not
+    exists(folder):`` leaves it there either way."""
+    if guard.holds and spelled(guard.test, 0) == spelled(path, 0):
+        return True
+    asked = {origin.site for origin in guard.test.origins if is_look(origin)}
+    seen = [one for call in run.calls if call.site in asked if (one := looked_for(call))]
+    missing = ("not " in str(guard.test.atoms[0])) is guard.holds
+    return missing and any(one_path(one, path) or within(one, path, 0) for one in seen)
 
 
 def _may_exist(call: RankCall) -> bool:

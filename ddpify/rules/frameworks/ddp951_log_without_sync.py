@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.hooks import BATCHES, EVALUATION
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
@@ -16,7 +16,7 @@ from ddpify.rules.frameworks.lightnings import logs, several
 from ddpify.rules.frameworks.weighing import is_rounded, weighed
 from ddpify.rules.shared.fields import makers
 from ddpify.rules.shared.hook_parts import evaluating, is_agreed, training
-from ddpify.rules.shared.written import attribute_called
+from ddpify.rules.shared.own_gathers import attribute_of
 
 _LOG = 'self.log("val_loss", loss_of(self.net(x), y), sync_dist=True)'
 
@@ -41,7 +41,7 @@ def lint(run: Run) -> Iterable[Finding]:
     told = {one.site for one in found}
     for call in logs(run) if run.assumed else ():
         if call.spelled.site not in told and not call.star and _unsynced(call):
-            yield from _of_step(call)
+            yield from _of_step(run, call)
 
 
 def _of_all(run: Run) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ def _of_all(run: Run) -> Iterator[Finding]:
         hook = evaluating(call) or _of_epoch(call)
         if hook is None or call.star or not _unsynced(call):
             continue
-        if any(_is_local(value, hook) for value in _logged(call)):
+        if any(_is_local(run, value, hook) for value in _logged(call)):
             # Lightning warns of it; what ddpify migrates has to be right
             needed = run.assumed and hook.name in EVALUATION
             yield Finding(
@@ -70,10 +70,10 @@ def _of_all(run: Run) -> Iterator[Finding]:
             )
 
 
-def _of_step(call: RankCall) -> Iterator[Finding]:
+def _of_step(run: Run, call: RankCall) -> Iterator[Finding]:
     """What a program for one device will show of each step: a person is told what it is then."""
     hook = training(call)
-    if hook is not None and any(_is_local(value, hook) for value in _logged(call)):
+    if hook is not None and any(_is_local(run, value, hook) for value in _logged(call)):
         yield Finding(
             "DDP951",
             call.spelled.site,
@@ -120,7 +120,7 @@ def _logged(call: RankCall) -> Iterator[RankValue]:
         yield from (one for _, one in value.keys) if value.keys is not None else (value,)
 
 
-def _is_local(value: RankValue, hook: FunctionDefinition) -> bool:
+def _is_local(run: Run, value: RankValue, hook: FunctionDefinition) -> bool:
     """Whether it is computed from batches, and by nothing that gathers or may be a metric."""
     sources = list(value.sources())
     computed = any(
@@ -128,7 +128,7 @@ def _is_local(value: RankValue, hook: FunctionDefinition) -> bool:
         or (t.kind == "parameter" and t.name in hook.parameters[1:2])
         for t in sources
     )
-    agreed = any(map(is_agreed, sources))
+    agreed = any(is_agreed(run, thing) for thing in sources)
     metric = any(_may_be_metric(thing, thing in value.things) for thing in sources)
     return computed and not agreed and not metric
 
@@ -137,7 +137,7 @@ def _may_be_metric(thing: RankThing, outermost: bool) -> bool:
     """Whether ``self.x`` or ``self.x(…)`` may be a torchmetrics object or what it gives."""
     if thing.name.startswith("torchmetrics."):
         return True
-    owner, name = _attribute(thing)
+    owner, name = attribute_of(thing)
     if owner is None:
         return False
     made = list(makers(owner, name))
@@ -145,18 +145,6 @@ def _may_be_metric(thing: RankThing, outermost: bool) -> bool:
         return True
     torch_only = bool(made) and all(names and names[0].startswith("torch.") for names in made)
     return outermost and not torch_only
-
-
-def _attribute(thing: RankThing) -> tuple[ClassDefinition | None, str]:
-    """The class and the name of ``self.name`` behind a value, or behind what it returned."""
-    if thing.kind == "attribute" and thing.receiver is not None:
-        return thing.receiver.cls, thing.name.rpartition(".")[2]
-    call = thing.call
-    name = attribute_called(call) if call is not None else ""
-    if thing.kind != "result" or call is None or not name:
-        return None, ""
-    things = call.receiver.things if call.receiver is not None else ()
-    return next((t.cls for t in things if t.cls is not None), None), name
 
 
 RULE = Rule(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks.hooks import TRAINER
-from ddpify.ranks.model import ALL, RankCall, RankValue
+from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
@@ -56,8 +56,15 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _is_progress(call: RankCall) -> bool:
     """Whether a step of training prints of its own batch: nothing that was kept of several."""
-    kept = (thing for value in call.given for thing in value.sources() if thing.kind == "attribute")
-    return training(call) is not None and next(kept, None) is None
+    made = (thing for value in call.given for thing in value.sources())
+    kept = any(thing.kind == "attribute" and _is_of_instance(thing) for thing in made)
+    return training(call) is not None and not kept
+
+
+def _is_of_instance(thing: RankThing) -> bool:
+    """Whether an attribute is an object's of the program, which may count: no option, no part of
+    the Trainer."""
+    return thing.receiver is None or thing.receiver.cls is not None
 
 
 def _is_own_file(run: Run, call: RankCall) -> bool:

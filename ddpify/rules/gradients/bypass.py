@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.narrowing import says_bare
 from ddpify.ranks.passes import differentiated, is_scaler
 from ddpify.ranks.run import Run
 from ddpify.rules.gradients.cleared import is_cleared
@@ -66,7 +67,14 @@ def _computes(call: RankCall, wrap: Wrap) -> bool:
     things = [thing for thing in call.receiver.things if not _of_other_wrapper(thing)]
     if not things or not all(wrap.holds(thing) for thing in things):
         return False
-    return call.method not in PLAIN and comes_after(call, wrap)
+    return call.method not in PLAIN and comes_after(call, wrap) and not _is_bare(call)
+
+
+def _is_bare(call: RankCall) -> bool:
+    """Whether a condition says that there is no wrapper where it is made: ``model.loss(x) if not
+    hasattr(model, "module") else …``."""
+    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else call.node.func
+    return any(says_bare(guard, owner) for guard in call.guards)
 
 
 def _of_other_wrapper(thing: RankThing) -> bool:

@@ -39,7 +39,7 @@ def lint(run: Run) -> Iterable[Finding]:
             if not _matters(wrap, change, mine):
                 continue
             if followed(wrap, order, change.where.loops, run):
-                yield _finding(wrap, change, _apart(change, changes))
+                yield _finding(wrap, change, _apart(wrap, change, changes))
 
 
 def _is_told(wrap: Wrap) -> bool:
@@ -65,12 +65,13 @@ def _matters(wrap: Wrap, change: Freezing, changes: list[Freezing]) -> bool:
     return partial and wrap.flag("find_unused_parameters") is False
 
 
-def _apart(change: Freezing, changes: list[Freezing]) -> Site:
-    """Where the program asks for it: not in a helper that makes other changes, too."""
+def _apart(wrap: Wrap, change: Freezing, changes: list[Freezing]) -> Site:
+    """Where the program asks for it: not in a helper that makes other changes, too. How it came to
+    the function that wraps says nothing: it may be started in several ways."""
     others = [one for one in changes if one.where.site == change.where.site and one is not change]
     known = {call.site for one in others for call in one.where.stack}
-    way = (call.site for call in change.where.stack if others and call.site not in known)
-    return next(way, change.where.site)
+    below = (call for call in change.where.stack if others and call not in wrap.call.stack)
+    return next((call.site for call in below if call.site not in known), change.where.site)
 
 
 def _finding(wrap: Wrap, change: Freezing, site: Site) -> Finding:

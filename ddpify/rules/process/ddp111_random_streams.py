@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ddpify.facts.details import call_that_made
 from ddpify.facts.model import Facts, TrainingLoop
@@ -25,8 +26,9 @@ FORK = "ddpify.runtime.fork_random_streams"
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per seed that makes all ranks draw the same augmentation."""
     later = "add the rank to the seed once model and splits are made; samplers keep theirs"
-    for site, why, because in same_draws(run):
-        yield _alike(site, why, later, *because)
+    for site, why, in_step, because in same_draws(run):
+        found = _alike(site, why, later, *because)
+        yield found if in_step else replace(found, severity=Severity.NOTE)
     for seeding, draw, gather in merged_draws(run):
         drawn, gathered = (draw.site, "drawn here"), (gather.site, "gathered here")
         yield _alike(seeding.site, _COPIES, f"{_ADD} of what each rank samples", drawn, gathered)
@@ -135,7 +137,9 @@ RULE = Rule(
     "random-streams",
     "Ranks share a seed while data, splits and initial weights are made:"
     " otherwise each has another task. From there on they must differ: with one stream every rank"
-    " draws the same noise, flips and dropout masks, and the batch holds N copies of one draw.",
+    " draws the same noise, flips and dropout masks, and the batch holds N copies of one draw."
+    " Draws of which samples take unequally many (crops that have to fit, numbers below a length)"
+    " part the ranks after some samples: then it is a note.",
     "BUGS D11, transformers#37932",
     check,
     bad=(

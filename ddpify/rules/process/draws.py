@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from ddpify.ranks.model import RankCall, RankThing
@@ -12,21 +11,23 @@ from ddpify.ranks.origins import IDENTITY
 from ddpify.ranks.run import Run
 from ddpify.ranks.streams import seeded_by
 from ddpify.ranks.values import spread
-from ddpify.ranks.words import GENERATORS, SEEDERS, TORCH
+from ddpify.ranks.words import SEEDERS, TORCH
+from ddpify.rules.process.in_step import draws_in, parted_by_workers, stays_in_step
 from ddpify.rules.shared.feeds import dataset_of, dealt_by, held, taken_over, trained
 from ddpify.rules.shared.seeds import process
 from ddpify.rules.shared.syntax import dotted
 from ddpify.site import Site
 
-Drawn = tuple[Site, str, tuple[tuple[Site, str], ...]]
+# Where the seed is set, what it does, whether streams stay in step, and what draws.
+Drawn = tuple[Site, str, bool, tuple[tuple[Site, str], ...]]
 _TRANSFORMS = ("torchvision.transforms.", "torchvision.transforms.v2.")
-_OF_LIBRARIES = re.compile(r"(?:(?:(?:np|numpy)\.)?random\.|torch\.rand)[\w.]*")
 _DRAWS = ("Random", "AutoAugment", "RandAugment", "TrivialAugment", "AugMix", "ColorJitter")
 
 
 def same_draws(run: Run) -> Iterator[Drawn]:
     """Where a seed is set that is the same on all ranks, and what then draws the same."""
-    loaders = [t for t in trained(run) if dealt_by(t) or taken_over(run, t)]
+    dealt = (t for t in trained(run) if dealt_by(t) or taken_over(run, t))
+    loaders = [one for one in dealt if not parted_by_workers(one)]
     for loader in loaders:
         random = _augments(loader)
         if random is not None:
@@ -34,13 +35,25 @@ def same_draws(run: Run) -> Iterator[Drawn]:
     seeding = same_everywhere(run)
     if seeding is not None and not all(_is_seeded(run, seeding, loader) for loader in loaders):
         return
-    random = next((r for r in map(_augments, loaders) if r is not None), None)
-    if seeding is not None and random is not None and random.site is not None:
-        yield (
-            seeding.site,
-            "one seed for all ranks: they draw the same augmentation at the same position",
-            ((random.site, "draws at random"),),
-        )
+    found = [(random, one) for one in loaders if (random := _augments(one)) is not None]
+    in_step = [one for one in found if _in_step(*one)]
+    for random, _ in (in_step or found)[:1] if seeding is not None else ():
+        if seeding is not None and random.site is not None:
+            yield (
+                seeding.site,
+                f"one seed for all ranks: they {_ALIKE if in_step else _BEGUN}",
+                bool(in_step),
+                ((random.site, "draws at random"),),
+            )
+
+
+_ALIKE = "draw the same augmentation at the same position"
+_BEGUN = "begin with the same augmentation, and go apart as their samples take more or fewer draws"
+
+
+def _in_step(random: RankThing, loader: RankThing) -> bool:
+    dataset = dataset_of(loader)
+    return stays_in_step(random, held(dataset) if dataset is not None else ())
 
 
 def _is_seeded(run: Run, seeding: RankCall, loader: RankThing) -> bool:
@@ -63,25 +76,7 @@ def _augments(loader: RankThing) -> RankThing | None:
 
 def _draws(thing: RankThing) -> bool:
     method = thing.cls.method("__getitem__") if thing.cls is not None else None
-    return method is not None and _is_random(method)
-
-
-def _is_random(method: FunctionDefinition) -> bool:
-    """``__getitem__`` calls something of ``random``: ``np.random.normal``, ``random.random``.
-
-    Not from a generator of its own, which a seed of the library does not reach, and not where it
-    sets the seed for each sample itself.
-    """
-    calls = [node for node in ast.walk(method.node) if isinstance(node, ast.Call)]
-    names = [dotted(method.module, one.func) or ast.unparse(one.func) for one in calls]
-    if not SEEDERS.keys().isdisjoint(names):
-        return False
-    return any(
-        not any(one.arg == "generator" for one in call.keywords)
-        and name not in GENERATORS
-        and _OF_LIBRARIES.fullmatch(ast.unparse(call.func))
-        for call, name in zip(calls, names, strict=True)
-    )
+    return method is not None and any(draws_in(method))
 
 
 def same_everywhere(run: Run) -> RankCall | None:
@@ -110,6 +105,7 @@ def _workers(loader: RankThing, random: RankThing) -> Iterator[Drawn]:
                     info.module.site(node),
                     "workers are seeded by their number alone: the same draws on all ranks, and"
                     " in every epoch",
+                    _in_step(random, loader),
                     ((random.site, "draws at random"),) if random.site is not None else (),
                 )
 

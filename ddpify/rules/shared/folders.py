@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import RankCall, RankGuard, RankThing, RankValue
-from ddpify.ranks.origins import FILES, TEXT, Symbol
+from ddpify.ranks.origins import FILES, TEXT, Origin, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.ranks.words import FILE_TESTS, PATH_TESTS
@@ -74,7 +74,12 @@ def is_race(run: Run, call: RankCall, path: RankValue) -> bool:
 
 
 def _looks(guard: RankGuard) -> bool:
-    return guard.test.has(FILES)
+    return any(map(is_look, guard.test.origins))
+
+
+def is_look(origin: Origin) -> bool:
+    """Whether it is a look at the files: in a loop, each rank does it at its own time."""
+    return origin.kind == FILES or origin.what in FILE_TESTS
 
 
 def _is_found(thing: RankThing) -> bool:
@@ -136,7 +141,7 @@ def _spelled(atom: Any, known: Mapping[str, RankThing], rank: int, depth: int) -
     elif depth and atom.key.endswith(".parent") and (own := _owner(atom, known)) is not None:
         yield _parent(_spelled(own, known, rank, depth - 1))
     else:
-        yield f"<{atom.key}>"
+        yield f"<{atom.key.replace('/', '|')}>"  # what is not known is no folder
 
 
 def _of_value(

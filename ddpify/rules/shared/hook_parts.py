@@ -9,6 +9,7 @@ from ddpify.ranks.hooks import BATCHES, EVALUATION, TRAINING
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
+from ddpify.rules.shared.own_gathers import gathers_itself
 
 # What gives the same on all ranks, or waits for them to make it so.
 _AGREED: Final = frozenset(
@@ -48,10 +49,11 @@ def is_part(run: Run, value: RankValue) -> bool:
     names = run.once(batch_names)
     sources = list(value.sources())
     given = any(t.kind == "parameter" and t.name in names for t in sources)
-    return given and not any(map(is_agreed, sources))
+    return given and not any(is_agreed(run, thing) for thing in sources)
 
 
-def is_agreed(thing: RankThing) -> bool:
+def is_agreed(run: Run, thing: RankThing) -> bool:
     """Whether what a thing is part of was made the same on all ranks, by our helpers or others."""
     ours = thing.call is not None and thing.call.module.ours
-    return ours or thing.synced or thing.name.rpartition(".")[2] in _AGREED
+    agreed = ours or thing.synced or thing.name.rpartition(".")[2] in _AGREED
+    return agreed or gathers_itself(run, thing)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ddpify.ranks.events import Store
-from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 
 SPAWN: Final = "torch.multiprocessing.spawn"
@@ -24,18 +23,34 @@ def in_parent(run: Run, call: RankCall | Store) -> bool:
     if any(spawn.node is one.node for spawn in spawns for one in call.stack):
         return False
     begun = run.once(_begun)
-    return bool(spawns or begun) and not any(one.target in begun for one in call.stack)
+    if not (spawns or begun or run.once(_is_one_rank_s)):
+        return False
+    return not any(_is_begun(one, thing) for one in call.stack for thing in begun)
 
 
-def _begun(run: Run) -> frozenset[FunctionDefinition]:
+def _is_begun(call: RankCall, given: RankThing) -> bool:
+    """Whether a call runs what is given to the other processes: of an object of another class, the
+    method of both is this process's own."""
+    if call.target is not given.info:
+        return False
+    owner = given.receiver.cls if given.receiver is not None else None
+    own = {thing.cls for thing in call.receiver.things} if call.receiver is not None else set()
+    return owner is None or not own or None in own or owner in own
+
+
+def _is_one_rank_s(run: Run) -> bool:
+    """Whether this process starts the others, which go another way, and joins them by a number that
+    is written there: ``init_process_group("nccl", rank=0, …)``."""
+    numbers = (call.arg(4, "rank") for call in run.openings)
+    known = any(type(one.constant) is int for one in numbers if one is not None)
+    return known and any(run.named(*_STARTS))
+
+
+def _begun(run: Run) -> tuple[RankThing, ...]:
     """The functions that open the session in processes that are started: the first process may
     run them as well."""
     way = run.session.stack if run.session is not None else ()
     entered = {one.target for one in way if one.target is not None}
     given = (call.arg(*_STARTS[call.name]) for call in run.named(*_STARTS))
-    return frozenset(entered & {info for value in given for info in _functions(value)})
-
-
-def _functions(value: RankValue | None) -> set[FunctionDefinition]:
-    things = value.things if value is not None else ()
-    return {thing.info for thing in things if thing.kind == "function"}
+    held = (thing for value in given if value is not None for thing in value.things)
+    return tuple(one for one in held if one.kind == "function" and one.info in entered)
