@@ -15,9 +15,10 @@ from ddpify.rules.collectives.first_stop import left_at_first
 from ddpify.rules.collectives.neighbours import unmet_with_more
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
-from ddpify.rules.shared.crossed import crossed, exchanged
+from ddpify.rules.shared.crossed import Given, crossed, exchanged
 from ddpify.rules.shared.messages import Message, messages
 from ddpify.rules.shared.sides import of_torch
+from ddpify.rules.shared.tensors import dtype
 from ddpify.site import Site
 
 _ORDERS: Final = frozenset((name,) for name in "Lt LtE Gt GtE".split())
@@ -72,11 +73,16 @@ def _mixed(run: Run) -> Iterator[Finding]:
 
 def _swapped(run: Run) -> Iterator[Finding]:
     """Two messages that are received into each other's variables."""
-    given = [
-        ((sent.call, exchanged(sent.call)), (received.call, exchanged(received.call)))
-        for sent, received in pairs(run)
-    ]
-    for sent, first, received, second in islice(crossed(given), 1):
+    given: dict[object, list[tuple[Given, Given]]] = {}
+    for one, other in pairs(run):
+        sides = [side for side in (one, other) if side.call.args]
+        if len({dtype(side.call.args[0], side.rank) for side in sides} - {None}) > 1:
+            continue  # DDP809 speaks of that
+        pair = ((one.call, exchanged(one.call)), (other.call, exchanged(other.call)))
+        for way in (None, one.way):  # what comes back has names of its own
+            given.setdefault(way, []).append(pair)
+    found = (one for held in given.values() for one in crossed(held))
+    for sent, first, received, second in islice(found, 1):
         yield Finding(
             "DDP826",
             received.site,
