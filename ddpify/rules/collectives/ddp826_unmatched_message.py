@@ -12,6 +12,7 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.first_stop import left_at_first
+from ddpify.rules.collectives.left_out import left_out
 from ddpify.rules.collectives.neighbours import unmet_with_more
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
@@ -47,6 +48,16 @@ def lint(run: Run) -> Iterable[Finding]:
             Severity.WARNING,
             advice="count how many ranks have said so, and leave at the last one",
             because=((server.site, "rank 0 receives from any rank here"),),
+        )
+    for sent, waits in left_out(run):
+        yield Finding(
+            "DDP826",
+            sent.site,
+            "with more than two ranks, the last rank is left out here, and waits for a message that"
+            " says it may leave: a hang",
+            Severity.WARNING,
+            advice="send it to range(1, world_size)",
+            because=((waits.site, "where the last rank waits"),),
         )
     found = [*unmet(messages(run))]
     wrong = [(one, other) for one, other in found if one.way[0] == one.way[1]]

@@ -65,14 +65,14 @@ def _tells_apart(run: Run, call: RankCall, node: ast.AST) -> bool:
     """``assert world == 2``, ``if world != 2: return``."""
     if not isinstance(node, (ast.Assert, ast.If)):
         return False
-    return len({_Numbers(run, 0, world).of(call, node.test) for world in (2, *_WORLDS)}) > 1
+    return len({Numbers(run, 0, world).of(call, node.test) for world in (2, *_WORLDS)}) > 1
 
 
 def _meet(run: Run, found: list[_Side], world: int) -> bool | None:
     """Whether each message has both sides; None if a peer is not known, or is no rank."""
     sent, received = Edges(), Edges()
     for rank in range(world):
-        numbers = _Numbers(run, rank, world)
+        numbers = Numbers(run, rank, world)
         for one in found:
             peer = numbers.of(one.call, one.peer)
             if not isinstance(peer, int) or not 0 <= peer < world:
@@ -97,7 +97,7 @@ def _scope(call: RankCall) -> _Scope:
 
 
 @dataclass(frozen=True)
-class _Numbers:
+class Numbers:
     """What expressions are on one rank of so many, read from the text: each name is assigned
     once."""
 
