@@ -14,6 +14,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.first_stop import left_at_first
 from ddpify.rules.collectives.left_out import left_out
 from ddpify.rules.collectives.neighbours import unmet_with_more
+from ddpify.rules.collectives.store_keys import unset_keys
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
 from ddpify.rules.shared.crossed import Given, crossed, exchanged
@@ -58,6 +59,15 @@ def lint(run: Run) -> Iterable[Finding]:
             Severity.WARNING,
             advice="send it to range(1, world_size)",
             because=((waits.site, "where the last rank waits"),),
+        )
+    for waits, key, sets in unset_keys(run):
+        yield Finding(
+            "DDP826",
+            waits.site,
+            f"no rank ever sets the key `{key}` that this {waits.method}() waits for: a hang",
+            Severity.WARNING,
+            advice="wait for the very keys that are set",
+            because=((sets.site, "keys are set here"),),
         )
     found = [*unmet(messages(run))]
     wrong = [(one, other) for one, other in found if one.way[0] == one.way[1]]
@@ -181,10 +191,12 @@ RULE = Rule(
     " round. Of a ring, peers are computed for three and four ranks, too: to the right and from the"
     " right is right with two alone (measured with three: a timeout). Messages of one tag arrive in"
     " order, so two that are received in another one are swapped (measured); and mpi4py's send()"
-    " pickles what Recv() would take for numbers. NCCL does not look at tags.",
+    " pickles what Recv() would take for numbers. NCCL does not look at tags. A root that closes"
+    " with range(1, world_size - 1) leaves out the last rank; and a store's wait() and get() wait"
+    " for the very key that is set (measured: a timeout).",
     "torch.distributed documentation, point-to-point communication; MPI-CorrBench, unmatched calls",
     lint=lint,
-    words=("send(", "recv(", "Send(", "Recv("),
+    words=("send(", "recv(", "Send(", "Recv(", "Store(", ".set(", ".wait(["),
     bad=(
         on_ranks("""
             if rank == 0:
