@@ -99,8 +99,9 @@ def _of_thing(
             return m.rank_value(RANK, name, f.module.site(node))
         dotted = f"{thing.name}.{name}"
         if dotted in words.MPI_NUMBERS:  # `comm.rank`, `comm.size`
-            own = name == "rank"
-            return m.rank_value(RANK, name, f.module.site(node)) if own else constant(world_size())
+            if name == "size":
+                return constant(world_size())
+            return m.rank_value(RANK, name, f.module.site(node))
         return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)
     found = _of_instance(m, f, thing, thing.cls, base, name, node) if thing.cls else None
     return found or _unknown_attribute(m, f, thing, base, name, node)

@@ -55,14 +55,13 @@ def _ends_by_message(run: Run, call: RankCall) -> bool:
     if loop is None or not isinstance(loop.node, ast.While) or not names:
         return False
     endless = isinstance(loop.node.test, ast.Constant) and bool(loop.node.test.value)
-    tests = [] if endless else [loop.node.test]
+    tests = [] if endless else [[loop.node.test]]
     for one in run.exits:
         if one.kind != "continue" and one.function is call.function and loop in one.loops:
-            tests += [guard.node for guard in one.guards if guard not in call.guards] or [node]
+            tests.append([guard.node for guard in one.guards if guard not in call.guards])
+    nodes = [[n for test in held for n in ast.walk(test)] for held in tests]
     return bool(tests) and all(
-        any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(test))
-        for test in tests
-        if test is not None
+        any(isinstance(n, ast.Name) and n.id in names for n in held) for held in nodes
     )
 
 

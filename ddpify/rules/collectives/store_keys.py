@@ -58,8 +58,9 @@ def _may_be_set_elsewhere(run: Run, setting: list[RankCall]) -> bool:
     read = {one.node for one in setting}
     for module in run.modules.values():
         for node in ast.walk(module.tree):
-            sets = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-            if sets and node.func.attr in _SETTING and len(node.args) > 1 and node not in read:
+            name = node.func if isinstance(node, ast.Call) else None
+            sets = isinstance(name, ast.Attribute) and name.attr in _SETTING
+            if isinstance(node, ast.Call) and sets and len(node.args) > 1 and node not in read:
                 return True
     given = (one for one in run.calls if one.target is None and one.name != _JOINING)
     return any(t.name in _STORES for one in given for value in one.given for t in value.things)

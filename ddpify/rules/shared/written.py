@@ -163,9 +163,10 @@ def _once(node: ast.expr) -> tuple[ast.expr | None, ast.expr | None]:
                 return one.elts[0], times
     if isinstance(node, ast.ListComp) and isinstance(node.elt, ast.Name):
         over = node.generators[0]
-        counted = isinstance(over.iter, ast.Call) and text(over.iter.func) == "range"
+        given = over.iter.args if isinstance(over.iter, ast.Call) else []
+        counted = len(given) == 1 and text(over.iter).startswith("range(")
         if counted and len(node.generators) == 1 and node.elt.id != text(over.target):
-            return node.elt, over.iter.args[0] if len(over.iter.args) == 1 else None
+            return node.elt, given[0]
     return None, None
 
 
