@@ -80,7 +80,7 @@ def _comprehensions(run: Run) -> Iterator[tuple[ast.ListComp, str]]:
     for module in run.modules.values():
         for node in ast.walk(module.tree):
             if isinstance(node, ast.ListComp) and len(node.generators) == 1:
-                yield node, f"each@{module.site(node)}"
+                yield node, f"each@{module.site(node)}:{node.col_offset}"
 
 
 def _is_conditional(call: RankCall) -> bool:
