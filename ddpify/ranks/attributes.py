@@ -24,7 +24,7 @@ from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.origins import CLOCK, IDENTITY, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.sizes import Sized
+from ddpify.ranks.sizes import Sized, world_size
 from ddpify.ranks.values import TRUE, constant, differs, key_of, of, per_rank, same, symbol
 from ddpify.site import Site
 
@@ -98,6 +98,10 @@ def _of_thing(
         if name == "rank" and thing.name.endswith(words.RANK0_DECORATORS[0]):
             return m.rank_value(RANK, name, f.module.site(node))
         dotted = f"{thing.name}.{name}"
+        if dotted in words.MPI_NUMBERS:  # `comm.rank`, `comm.size`
+            if name == "size":
+                return constant(world_size())
+            return m.rank_value(RANK, name, f.module.site(node))
         return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)
     found = _of_instance(m, f, thing, thing.cls, base, name, node) if thing.cls else None
     return found or _unknown_attribute(m, f, thing, base, name, node)

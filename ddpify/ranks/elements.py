@@ -8,7 +8,7 @@ from typing import Final
 
 from ddpify.ranks import builtin, calls, configured, containers, environment, mixing, naming, picked
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import RankValue
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, ITEM, PART, PIECE, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import is_world_size
@@ -49,7 +49,19 @@ def item(
     found = picked.by_mask(replace(found, atoms=(one, other)), index, f.module.site(node))
     if _ranks_in(index) <= _ranks_in(base):
         return found  # as much the rank's as the whole, whose name it is: ``for key in d: d[key]``
-    return _own_part(f, found, index, node, PIECE if _is_cut_up(base) else PART)
+    return _piece(f, found, base, index, node)
+
+
+def _piece(
+    f: RankFrame, found: RankValue, base: RankValue, index: RankValue, node: ast.expr
+) -> RankValue:
+    """An element that the rank picks, be it one of as many parts as there are ranks."""
+    cut = _cut_up(base)
+    rows = _rows_of_all(cut) if cut is not None else None
+    if rows is not None:
+        one, other = (OwnRows(text(a), a.parts, (), rows, stride=True) for a in found.atoms)
+        found = replace(found, atoms=(one, other))
+    return _own_part(f, found, index, node, PART if cut is None else PIECE)
 
 
 def _ranks_in(value: RankValue) -> set[Site]:
@@ -128,18 +140,24 @@ def _cut(part: RankValue) -> frozenset[Origin]:
     return frozenset(replace(o, what=PART) if o.what == STRIDE else o for o in part.origins)
 
 
-def _is_cut_up(base: RankValue) -> bool:
-    """Whether these are as many parts as there are ranks, of rows that they may not divide:
+def _cut_up(base: RankValue) -> RankCall | None:
+    """The call that gave as many parts as there are ranks, of rows that they may not divide:
     ``torch.chunk(rows, world)``, ``rows.split(ceil(len(rows) / world))``."""
     made = base.things[0].call if len(base.things) == 1 else None
     if made is None or made.method not in _CUTS:
-        return False
+        return None
     number = made.arg(0 if made.receiver is not None else 1, _CUTS[made.method])
     if number is None:
-        return False
+        return None
     if made.method == "split":
-        return number.made_by("math.ceil", "numpy.ceil") is not None
-    return is_world_size(number.constant)
+        return made if number.made_by("math.ceil", "numpy.ceil") is not None else None
+    return made if is_world_size(number.constant) else None
+
+
+def _rows_of_all(cut: RankCall) -> int | None:
+    """How many rows were cut up, if that is known, and no columns were."""
+    along = cut.arg(1 if cut.receiver is not None else 2, "axis") or cut.kwargs.get("dim")
+    return picked.rows_of(cut.inputs[0]) if along is None or along.constant == 0 else None
 
 
 _CUTS: Final = {

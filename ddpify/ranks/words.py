@@ -262,6 +262,7 @@ AGREEING_CALLS: Final = _AGREEING_CALLS | _AGREEING_FUNCTIONS.keys()
 
 RANK_CALLS: Final = words.RANK_CALLS | other_libraries.RANKS
 SIZE_CALLS: Final = words.SIZE_CALLS | other_libraries.SIZES
+MPI_NUMBERS: Final = frozenset(f"{other_libraries.MPI}{name}" for name in ("rank", "size"))
 # These give both, the rank first.
 RANK_AND_SIZE_CALLS: Final = frozenset(
     {"mmcv.runner.get_dist_info", "mmengine.dist.get_dist_info", "mmengine.get_dist_info"}

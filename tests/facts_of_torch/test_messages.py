@@ -24,6 +24,12 @@ def test_a_message_that_nobody_receives_is_waited_for(seen: Seen) -> None:
     assert second == ""
 
 
+def test_a_key_that_nobody_sets_is_waited_for(seen: Seen) -> None:
+    first, second = seen["another_key"]
+    assert first == ""
+    assert "imed out" in second or "imeout" in second
+
+
 def test_what_is_collected_is_none_elsewhere(seen: Seen) -> None:
     first, second = seen["collected"]
     assert first == ""

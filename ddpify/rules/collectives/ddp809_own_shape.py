@@ -11,6 +11,7 @@ from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.empty_sums import may_be_whole
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared import buffers
 from ddpify.rules.shared.arms import meeting
@@ -56,6 +57,8 @@ def lint(run: Run) -> Iterable[Finding]:
     for call in run.calls:
         value = _sent(call)
         told = _differs(value, call.ranks) if value is not None else None
+        if value is not None and told is None and may_be_whole(run, value):
+            told = "an integer where a rank has picked none: sum([]) is 0", _TYPE, Severity.WARNING
         if told is not None:
             yield _finding(call, *told)
         shared = exchange(call)

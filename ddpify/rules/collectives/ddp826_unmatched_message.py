@@ -12,12 +12,15 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.first_stop import left_at_first
+from ddpify.rules.collectives.left_out import left_out
 from ddpify.rules.collectives.neighbours import unmet_with_more
+from ddpify.rules.collectives.store_keys import unset_keys
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.blocking import pairs, unmet
-from ddpify.rules.shared.crossed import crossed, exchanged
+from ddpify.rules.shared.crossed import Given, crossed, exchanged
 from ddpify.rules.shared.messages import Message, messages
 from ddpify.rules.shared.sides import of_torch
+from ddpify.rules.shared.tensors import dtype
 from ddpify.site import Site
 
 _ORDERS: Final = frozenset((name,) for name in "Lt LtE Gt GtE".split())
@@ -47,6 +50,25 @@ def lint(run: Run) -> Iterable[Finding]:
             advice="count how many ranks have said so, and leave at the last one",
             because=((server.site, "rank 0 receives from any rank here"),),
         )
+    for sent, waits in left_out(run):
+        yield Finding(
+            "DDP826",
+            sent.site,
+            "with more than two ranks, the last rank is left out here, and waits for a message that"
+            " says it may leave: a hang",
+            Severity.WARNING,
+            advice="send it to range(1, world_size)",
+            because=((waits.site, "where the last rank waits"),),
+        )
+    for waits, key, sets in unset_keys(run):
+        yield Finding(
+            "DDP826",
+            waits.site,
+            f"no rank ever sets the key `{key}` that this {waits.method}() waits for: a hang",
+            Severity.WARNING,
+            advice="wait for the very keys that are set",
+            because=((sets.site, "keys are set here"),),
+        )
     found = [*unmet(messages(run))]
     wrong = [(one, other) for one, other in found if one.way[0] == one.way[1]]
     if not any(one.names for one, _ in wrong):  # `if args.role == "server"`: who is who
@@ -72,11 +94,16 @@ def _mixed(run: Run) -> Iterator[Finding]:
 
 def _swapped(run: Run) -> Iterator[Finding]:
     """Two messages that are received into each other's variables."""
-    given = [
-        ((sent.call, exchanged(sent.call)), (received.call, exchanged(received.call)))
-        for sent, received in pairs(run)
-    ]
-    for sent, first, received, second in islice(crossed(given), 1):
+    given: dict[object, list[tuple[Given, Given]]] = {}
+    for one, other in pairs(run):
+        sides = [side for side in (one, other) if side.call.args]
+        if len({dtype(side.call.args[0], side.rank) for side in sides} - {None}) > 1:
+            continue  # DDP809 speaks of that
+        pair = ((one.call, exchanged(one.call)), (other.call, exchanged(other.call)))
+        for way in (None, one.way):  # what comes back has names of its own
+            given.setdefault(way, []).append(pair)
+    found = (one for held in given.values() for one in crossed(held))
+    for sent, first, received, second in islice(found, 1):
         yield Finding(
             "DDP826",
             received.site,
@@ -164,10 +191,12 @@ RULE = Rule(
     " round. Of a ring, peers are computed for three and four ranks, too: to the right and from the"
     " right is right with two alone (measured with three: a timeout). Messages of one tag arrive in"
     " order, so two that are received in another one are swapped (measured); and mpi4py's send()"
-    " pickles what Recv() would take for numbers. NCCL does not look at tags.",
+    " pickles what Recv() would take for numbers. NCCL does not look at tags. A root that closes"
+    " with range(1, world_size - 1) leaves out the last rank; and a store's wait() and get() wait"
+    " for the very key that is set (measured: a timeout).",
     "torch.distributed documentation, point-to-point communication; MPI-CorrBench, unmatched calls",
     lint=lint,
-    words=("send(", "recv(", "Send(", "Recv("),
+    words=("send(", "recv(", "Send(", "Recv(", "Store(", ".set(", ".wait(["),
     bad=(
         on_ranks("""
             if rank == 0:

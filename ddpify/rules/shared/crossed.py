@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from ddpify.ranks.model import RankCall
 from ddpify.rules.shared.sides import of_torch
 from ddpify.rules.shared.syntax import resolved, scope
 
+_SAME: Final = frozenset("detach contiguous clone cpu".split())
 Given = tuple[RankCall, ast.expr | None]
 _Holder = tuple[object, str]
 _Meeting = tuple[Given, Given, "_Holder | None", "_Holder | None"]
@@ -58,8 +60,18 @@ def _target(call: RankCall) -> ast.expr | None:
     return None
 
 
+def _bare(node: ast.expr | None) -> ast.expr | None:
+    """``h`` of ``h.detach().contiguous()``."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr not in _SAME or node.args:
+            break
+        node = node.func.value
+    return node
+
+
 def _holder(call: RankCall, node: ast.expr | None) -> _Holder | None:
     """The variable, or the attribute, that an argument is, and whose it is."""
+    node = _bare(node)
     root = node
     while isinstance(root, ast.Attribute):
         root = root.value

@@ -36,6 +36,7 @@ _COUNTED = ("builtins.range", "builtins.enumerate")
 LEFT = "left at "
 _OBJECTS = -1  # the tag that stands for those of object lists
 _ROUNDS = 6  # what a number of rounds that is not known is taken for
+Known = dict[str, int | None]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Message:
         return (self.rank, self.peer) if self.sends else (self.peer, self.rank)
 
 
-class _NotKnown(Exception):
+class NotKnown(Exception):
     """Something of a message is not understood."""
 
 
@@ -75,7 +76,7 @@ def messages(run: Run, meeting: bool = False) -> list[Message]:
         calls = sorted((*calls, *filter(_meets, run.calls)), key=lambda call: call.order)
     try:
         return [*_all(run, calls)]
-    except _NotKnown:
+    except NotKnown:
         return []
 
 
@@ -97,15 +98,15 @@ def _all(run: Run, calls: list[RankCall]) -> Iterator[Message]:
     for call in calls:
         for rank in (0, 1):
             if call.ranks & (1 << rank):
-                for one in _Turns(run, call, rank, starts, around[call]).messages():
+                for one in Turns(run, call, rank, starts, around[call]).messages():
                     made += 1
                     if made > MAX_MESSAGES:
-                        raise _NotKnown
+                        raise NotKnown
                     yield one
 
 
 @dataclass(frozen=True)
-class _Turns:
+class Turns:
     """One call on one rank, in each of its rounds."""
 
     run: Run
@@ -114,26 +115,30 @@ class _Turns:
     starts: dict[RankLoop, int]
     around: tuple[RankLoop, ...]
 
-    def messages(self) -> Iterator[Message]:
-        """The messages, in their order."""
-        left = frozenset(self._exits())
-        names: set[str] = set()
+    def rounds(self, names: set[str]) -> Iterator[tuple[tuple[int, ...], Known]]:
+        """The rounds of its loops, and the numbers of their variables in each."""
         held = [self._numbers(loop, names) for loop in self.around]
         for turn in product(*(range(len(numbers)) for numbers in held)):
             at = zip(self.around, held, turn, strict=True)
-            known = {
+            yield turn, {
                 f"{what}@{loop.site}": numbers[n]
                 for loop, numbers, n in at
                 for what in ("element", "index")
             }
-            conditions = self._conditions(known)
+
+    def messages(self) -> Iterator[Message]:
+        """The messages, in their order."""
+        left = frozenset(self._exits())
+        names: set[str] = set()
+        for turn, known in self.rounds(names):
+            conditions = self.conditions(known)
             if conditions is not None:
                 tests = tuple(conditions.values())
                 yield from self._message(known, turn, left.union(names, conditions), tests)
 
     def _message(
         self,
-        known: dict[str, int | None],
+        known: Known,
         turn: tuple[int, ...],
         names: frozenset[str],
         tests: tuple[RankGuard, ...],
@@ -160,7 +165,7 @@ class _Turns:
         backend = self.run.session.arg(0, "backend") if self.run.session is not None else None
         return backend is not None and backend.constant == "nccl"
 
-    def _conditions(self, known: dict[str, int | None]) -> dict[str, RankGuard] | None:
+    def conditions(self, known: Known) -> dict[str, RankGuard] | None:
         """What decides whether this is reached, where it is not known; None if it is not."""
         names = self._unknown(self.call.conditions, known)
         if names is None:
@@ -173,14 +178,12 @@ class _Turns:
             if not unknown:
                 return None
             if len(unknown) > 1:
-                raise _NotKnown
+                raise NotKnown
             for guard in unknown.values():
                 names[f"{guard.test.atoms[self.rank].key} {not guard.holds}"] = guard
         return names
 
-    def _unknown(
-        self, guards: Iterable[RankGuard], known: dict[str, int | None]
-    ) -> dict[str, RankGuard] | None:
+    def _unknown(self, guards: Iterable[RankGuard], known: Known) -> dict[str, RankGuard] | None:
         """The conditions that are not known; None if one does not hold."""
         names: dict[str, RankGuard] = {}
         for guard in guards:
@@ -195,14 +198,14 @@ class _Turns:
                     return None
         return names
 
-    def _holds(self, atom: Symbol, known: dict[str, int | None]) -> bool | None:
+    def _holds(self, atom: Symbol, known: Known) -> bool | None:
         """Whether a condition on a round's number holds: ``i < rounds - 1``, ``i % 5``."""
         if atom.parts[:1] != () and atom.parts[0] in ARITHMETIC:
-            number = self._number(atom, known, None)
+            number = self.number(atom, known, None)
             return bool(number) if isinstance(number, int) else None
         if len(atom.parts) != 3 or atom.parts[0] not in COMPARISONS:
             return None
-        one, other = (self._number(part, known, None) for part in atom.parts[1:])
+        one, other = (self.number(part, known, None) for part in atom.parts[1:])
         if not isinstance(one, int) or not isinstance(other, int):
             return None
         return bool(COMPARISONS[atom.parts[0]](one, other))
@@ -243,19 +246,19 @@ class _Turns:
             return [None] * _ROUNDS
         bounds = []
         for arg in made.call.args:
-            value = self._number(arg.atoms[self.rank], {}, names)
+            value = self.number(arg.atoms[self.rank], {}, names)
             if not isinstance(value, int):
-                raise _NotKnown
+                raise NotKnown
             bounds.append(value)
         numbers = range(*bounds)
         if len(numbers) > MAX_MESSAGES:
-            raise _NotKnown
+            raise NotKnown
         return [*numbers]
 
-    def _peer(self, known: dict[str, int | None]) -> int:
+    def _peer(self, known: Known) -> int:
         return self._named(self.call.arg(1, peer_name(self.call)), known)
 
-    def _tag(self, known: dict[str, int | None]) -> int | None:
+    def _tag(self, known: Known) -> int | None:
         if of_objects(self.call):
             return _OBJECTS
         value = self.call.arg(3 if of_torch(self.call) else 2, "tag")
@@ -265,14 +268,14 @@ class _Turns:
             return 0 if sends(self.call) or of_torch(self.call) else None
         return self._named(value, known)
 
-    def _named(self, value: RankValue | None, known: dict[str, int | None]) -> int:
+    def _named(self, value: RankValue | None, known: Known) -> int:
         """The number of a peer or of a tag; any one will do is none."""
-        number = self._number(value.atoms[self.rank], known, None) if value is not None else None
+        number = self.number(value.atoms[self.rank], known, None) if value is not None else None
         if not isinstance(number, int) or number < 0:
-            raise _NotKnown
+            raise NotKnown
         return number
 
-    def _number(self, atom: Any, known: dict[str, int | None], names: set[str] | None) -> Any:
+    def number(self, atom: Any, known: Known, names: set[str] | None = None) -> Any:
         """An atom, computed; what is not known stands for some number, if names may be given."""
         if not isinstance(atom, Symbol):
             return sizes.with_two(atom)
@@ -280,7 +283,7 @@ class _Turns:
             return known[atom.key]
         if len(atom.parts) == 3 and atom.parts[0] in ARITHMETIC:
             name, *operands = atom.parts
-            one, other = (self._number(operand, known, names) for operand in operands)
+            one, other = (self.number(operand, known, names) for operand in operands)
             if one is None or other is None:
                 return None
             try:

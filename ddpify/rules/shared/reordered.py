@@ -12,7 +12,8 @@ from ddpify.ranks.members import of_all
 from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
-from ddpify.rules.shared.sorting import sorted_by_numbers
+from ddpify.rules.shared.arms import meeting
+from ddpify.rules.shared.sorting import order_of, sorted_by_numbers
 from ddpify.site import Site
 
 _SUMMING: Final = frozenset("all_reduce reduce Allreduce allreduce".split())
@@ -24,11 +25,13 @@ def reordered(run: Run) -> Iterator[tuple[RankCall, Site, Site]]:
     and what puts these in order: the loop, or the call that the other ranks make instead."""
     for loop in run.loops:
         items = loop.over.items if loop.over is not None else None
-        if (items and _turned([*items])) or sorted_by_numbers(run, loop):
+        sorts = (items and _turned([*items])) or sorted_by_numbers(run, loop)
+        if sorts or _sorted_apart(loop.over):
             found = (one for one in run.calls if is_given_an_element(one, loop))
             for one in list(found)[:1]:
                 yield one, one.place_in(loop.site) or one.site, loop.site
     yield from ((one, one.site, site) for one, site in _in_sequence(run))
+    yield from ((one, one.site, site) for one, site in _in_arms(run))
 
 
 def _in_sequence(run: Run) -> Iterator[tuple[RankCall, Site]]:
@@ -44,6 +47,26 @@ def _in_sequence(run: Run) -> Iterator[tuple[RankCall, Site]]:
             yield call, first.site
         if len(value.things) == 2 and len(value.apart) == 2:
             given[value.things] = call
+
+
+def _sorted_apart(over: RankValue | None) -> bool:
+    """``sorted(names) if rank == 0 else list(names)``."""
+    if over is None or not over.apart:
+        return False
+    first, second = (order_of(over, rank) for rank in (0, 1))
+    return bool(first and second and first != second and first.of == second.of)
+
+
+def _in_arms(run: Run) -> Iterator[tuple[RankCall, Site]]:
+    """``sorted(net.state_dict().items())`` on rank 0, not sorted on the others."""
+    for one, other in meeting(run):
+        loops = (one.call.loops[-1:], other.call.loops[-1:])
+        first, second = (
+            order_of(loop[0].over, rank) if loop and loop[0].over is not None else None
+            for rank, loop in enumerate(loops)
+        )
+        if first and second and first != second and first.of == second.of:
+            yield other.call, loops[0][0].site
 
 
 def _turned(items: Sequence[RankValue]) -> bool:

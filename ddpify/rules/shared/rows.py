@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ddpify.ranks.model import RankValue
+from ddpify.ranks import sizes
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.operations import ARITHMETIC
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.values import Many, OwnRows
 
+_SEQUENTIAL: Final = "torch.nn.Sequential"
+_ROUNDING_UP: Final = {"math.ceil", "numpy.ceil"}
 _JOINING: Final = frozenset(
     "torch.stack torch.cat torch.concat torch.vstack torch.tensor numpy.array".split()
 )
-_KEEPING: Final = frozenset("to cpu cuda float half contiguous detach clone".split())
+# They leave the rows as many as they are: functions of torch, and methods.
+_KEEPING: Final = frozenset(
+    """to cpu cuda float double half long int bool contiguous detach clone softmax log_softmax
+    normalize sigmoid tanh relu gelu silu exp log sqrt square pow abs neg clamp dropout""".split()
+)
+# And these, along another dimension than the first: ``logits.argmax(dim=1)``.
+_ALONG: Final = frozenset("argmax argmin sum mean amax amin norm squeeze flatten".split())
+_DEEPEST: Final = 8
+_Own = tuple[OwnRows | None, OwnRows | None]
 
 
 def _of_atom(atom: Any) -> OwnRows | None:
@@ -26,26 +37,71 @@ def _of_atom(atom: Any) -> OwnRows | None:
     return _of_atom(one) or _of_atom(other) if name in ARITHMETIC else None
 
 
-def _of_list(value: RankValue, depth: int = 4) -> tuple[OwnRows | None, OwnRows | None]:
-    """Those of ``torch.stack([f(row) for row in mine])``."""
+def _of(value: RankValue, depth: int = _DEEPEST) -> _Own:
+    """The rows that a value has one entry for each of, on both ranks."""
+    one, other = map(_of_atom, value.atoms)
     made = value.things[0].call if len(value.things) == 1 else None
-    given = made.args[0] if made is not None and made.args else None
-    if made is None or given is None or made.name not in _JOINING:
-        of = made.receiver if made is not None and made.method in _KEEPING else None
-        return _of_list(of, depth - 1) if of is not None and depth else (None, None)
-    one, other = (atom.over if isinstance(atom, Many) else None for atom in given.atoms)
-    return _of_atom(one), _of_atom(other)
+    if (one is not None and other is not None) or made is None or not depth:
+        return one, other
+    given = made.args[0] if made.args else None
+    if made.name in _JOINING and given is not None:  # `torch.stack([f(row) for row in mine])`
+        one, other = (atom.over if isinstance(atom, Many) else None for atom in given.atoms)
+        return _of_atom(one), _of_atom(other)
+    of = _kept(made)
+    return _of(of, depth - 1) if of is not None else (None, None)
+
+
+def _kept(call: RankCall) -> RankValue | None:
+    """What a call gives as many rows as."""
+    on = call.receiver
+    if call.method == "__call__":
+        layers = {t.name for t in on.things} if on is not None else set()
+        return call.args[0] if len(layers) == 1 and call.args and _is_layer(on) else None
+    of_torch = call.name.startswith("torch.") and (on is None or not on.things)
+    place = 1 if of_torch and call.args else 0
+    of = call.args[0] if place else on
+    if call.method in _ALONG:
+        along = call.arg(place, "start_dim" if call.method == "flatten" else "dim")
+        number = along.constant if along is not None else None
+        return of if isinstance(number, int) and number > 0 else None
+    return of if call.method in _KEEPING else None
+
+
+def _is_layer(value: RankValue | None) -> bool:
+    """Whether it is a layer of torch, or a Sequential of such: no loss, and none of the project."""
+    made = value.things[0].call if value is not None and len(value.things) == 1 else None
+    name = value.things[0].name if value is not None and value.things else ""
+    if made is None or not name.startswith("torch.nn.") or name.endswith(("Loss", "Flatten")):
+        return False
+    return not made.star and all(map(_is_layer, made.args)) if name == _SEQUENTIAL else True
 
 
 def are_uneven(value: RankValue) -> bool | None:
     """Whether the ranks have unequal numbers of rows; None if that hangs on a number that is not
     known."""
-    one, other = map(_of_atom, value.atoms)
+    one, other = _of(value)
     if one is None or other is None:
-        one, other = _of_list(value)
-    if one is None or other is None or not (one.stride or _takes_the_rest(one, other)):
+        return False
+    if one.rows is not None and _is_rounded_up(one):
+        return one.rows % 2 == 1
+    if not (one.stride or _takes_the_rest(one, other)):
         return False
     return None if one.rows is None else one.rows % 2 == 1
+
+
+def _is_rounded_up(own: OwnRows) -> bool:
+    """``rows[rank * share : (rank + 1) * share]`` where ``share = ceil(301 / world)``: the last
+    rank has fewer."""
+    return len(own.bounds) > 1 and all(
+        any(t.name in _ROUNDING_UP and t.call and _is_share(t.call, own.rows) for t in b.sources())
+        for b in own.bounds[:2]
+    )
+
+
+def _is_share(call: RankCall, rows: int | None) -> bool:
+    """``ceil(301 / world)``."""
+    share = call.args[0].atoms[0] if call.args else None
+    return isinstance(share, sizes.Sized) and rows == sizes.with_two(share) * 2
 
 
 def _takes_the_rest(one: OwnRows, other: OwnRows) -> bool:

@@ -3,15 +3,50 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, IDENTITY, RANDOM
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import text
 
 _NUMBERS: Final = frozenset("item norm sum mean abs max min".split())
 _OWN: Final = {CLOCK, RANDOM, DATA, *IDENTITY}
 _SORTED: Final = "builtins.sorted"
+_BACK: Final = ("reversed",)
+_STATES: Final = frozenset("state_dict parameters named_parameters".split())
+_ENTRIES: Final = frozenset("items keys values".split())
+_ALIKE: Final = frozenset(f"builtins.{name}" for name in "list tuple dict enumerate iter".split())
+
+
+@dataclass(frozen=True)
+class NamedOrder:
+    """In which order a model's parameters, or the names of its state, are: ``by`` says how they
+    were sorted or turned round, nothing that they are as the model has them."""
+
+    of: tuple[RankThing, ...]
+    by: tuple[str, ...] = ()
+
+
+def order_of(value: RankValue, rank: int) -> NamedOrder | None:
+    """The order of ``sorted(net.state_dict().items())`` on a rank; None if that is not known."""
+    things, atom = value.things_on(rank), value.atoms[rank]
+    made = things[0].call if len(things) == 1 else None
+    if made is None or made.star:
+        return None
+    whole = text(atom).removesuffix(f":{rank}") == things[0].key
+    on = made.receiver
+    if not whole or made.method in _STATES:  # `rows[::-1]` is made by what made `rows`
+        return NamedOrder(on.things) if whole and on is not None and on.things else None
+    of = on if made.method in _ENTRIES else made.args[0] if made.args else None
+    inner = order_of(of, rank) if of is not None else None
+    if inner is None or made.method in _ENTRIES or made.name in _ALIKE:
+        return inner
+    if made.name == "builtins.reversed":
+        return replace(inner, by=inner.by[:-1] if inner.by[-1:] == _BACK else (*inner.by, *_BACK))
+    how = tuple(ast.unparse(one) for one in made.node.keywords)
+    return replace(inner, by=(_SORTED, *how)) if made.name == _SORTED else None
 
 
 def sorted_by_numbers(run: Run, loop: RankLoop) -> bool:

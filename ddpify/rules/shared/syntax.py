@@ -105,13 +105,16 @@ def _given(call: RankCall, name: str) -> tuple[RankCall, ast.expr] | None:
 
 
 def is_filled(call: RankCall, target: ast.expr) -> bool:
-    """Whether elements of it are assigned one by one in the call's scope."""
-    wanted = ast.dump(target)
+    """Whether elements of it are assigned one by one before the call: what is put in after it has
+    made use of the list is too late."""
+    wanted, around = ast.dump(target), scope(call)
+    later = {n for n in ast.walk(around) if getattr(n, "lineno", 0) > call.node.lineno}
     return any(
         isinstance(node, ast.Subscript)
         and isinstance(node.ctx, ast.Store)
         and ast.dump(node.value) == wanted
-        for node in ast.walk(scope(call))
+        and node not in later
+        for node in ast.walk(call.module.tree if isinstance(target, ast.Attribute) else around)
     )
 
 

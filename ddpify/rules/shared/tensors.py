@@ -10,11 +10,18 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.operations import ARITHMETIC
 from ddpify.ranks.origins import Symbol
 from ddpify.rules.shared import arrays
+from ddpify.rules.shared.parameter_types import is_single
 
 _FLOATS: Final = frozenset("zeros ones empty rand randn linspace eye".split())
 _BY_VALUE: Final = {"tensor": 0, "full": 1, "arange": 0, "as_tensor": 0}
 _LIKE: Final = frozenset("zeros_like ones_like empty_like rand_like randn_like".split())
-_KEEPING: Final = frozenset("clone detach contiguous reshape squeeze flatten".split())
+_KEEPING: Final = frozenset(
+    "clone detach contiguous reshape squeeze flatten ravel numpy cpu".split()
+)
+_JOINING: Final = frozenset(
+    """torch.cat torch.stack torch.concat torch.nn.utils.parameters_to_vector numpy.concatenate
+    numpy.stack numpy.hstack numpy.ascontiguousarray""".split()
+)
 _MAKERS: Final = frozenset(
     f"torch.{name}" for name in (*_FLOATS, *_BY_VALUE, "randint", "randperm", "from_numpy")
 )
@@ -36,6 +43,8 @@ _PYTHON: Final = {float: "float32", int: "int64", bool: "bool"}
 def dtype(value: RankValue, rank: int) -> str | None:
     """The type of a tensor's, or an array's, numbers on a rank."""
     things = value.things_on(rank)
+    if is_single(value, rank):
+        return "float32"
     if not things:
         return _of_arithmetic(value, rank)
     return _of_thing(value, things[0], rank) if len(things) == 1 else None
@@ -113,8 +122,12 @@ def _made(call: RankCall, rank: int) -> str | None:
     given = call.kwargs.get("dtype")
     if given is not None:
         return _named(given, rank)
+    if call.name in _JOINING and call.args:
+        kinds = {dtype(one, rank) for one in call.args[0].items or call.args[:1]}
+        return kinds.pop() if len(kinds) == 1 else None
     if call.method in _LIKE | _KEEPING:
-        of = call.receiver if call.receiver is not None and call.receiver.things else None
+        on = call.receiver
+        of = on if on is not None and (on.things or is_single(on, rank)) else None
         of = call.args[0] if call.name == f"torch.{call.method}" and call.args else of
         return dtype(of, rank) if of is not None else None
     if call.name not in _MAKERS:

@@ -139,17 +139,35 @@ def _plain(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def repeated(call: RankCall, given: ast.expr) -> Iterator[tuple[Site, str, str]]:
-    """``[made()] * times`` that an argument is: the place, ``made()`` and ``times``."""
+    """``[made()] * times`` that an argument is: the place, how each element is made anew, and
+    ``times``."""
     made = [given]
     if isinstance(given, (ast.Name, ast.Attribute)):
         made = [] if is_filled(call, given) else list(definitions(call, given))
-    for node in made:
-        if len(made) == 1 and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            for one, times in ((node.left, node.right), (node.right, node.left)):
-                held = one.elts if isinstance(one, ast.List) else []
-                if len(held) == 1 and isinstance(held[0], ast.Call):
-                    module = call.module
-                    yield module.site(node), module.text(held[0]), module.text(times)
+    for node in made if len(made) == 1 else ():
+        listed = node.body if isinstance(node, ast.IfExp) else node  # `… if rank == 0 else None`
+        element, times = _once(listed)
+        anew = call.module.text(element) if element is not None else ""
+        if isinstance(element, (ast.Name, ast.Attribute)):
+            anew = f"{anew}.clone()"
+        if times is not None and isinstance(element, (ast.Name, ast.Attribute, ast.Call)):
+            yield call.module.site(listed), anew, call.module.text(times)
+
+
+def _once(node: ast.expr) -> tuple[ast.expr | None, ast.expr | None]:
+    """The element that a list holds several times, and how often: ``[x] * n``, ``[x for _ in
+    range(n)]``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        for one, times in ((node.left, node.right), (node.right, node.left)):
+            if isinstance(one, ast.List) and len(one.elts) == 1:
+                return one.elts[0], times
+    if isinstance(node, ast.ListComp) and isinstance(node.elt, ast.Name):
+        over = node.generators[0]
+        given = over.iter.args if isinstance(over.iter, ast.Call) else []
+        counted = len(given) == 1 and text(over.iter).startswith("range(")
+        if counted and len(node.generators) == 1 and node.elt.id != text(over.target):
+            return node.elt, given[0]
+    return None, None
 
 
 def is_collection(node: ast.expr | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,17 @@ def one_message_more(rank: int) -> Any:
     dist.recv(value, src=0)
     while_others_wait()
     return ""
+
+
+@groupless
+def another_key(rank: int) -> Any:
+    """A key is set, and another one waited for."""
+    store = dist.FileStore("keys", 2)
+    if rank == 0:
+        store.set("rows/1", "ready")
+        while_others_wait()
+        return ""
+    return said(lambda: store.wait(["rows/0"], timedelta(seconds=2)))
 
 
 def collected(rank: int) -> Any:
