@@ -23,6 +23,8 @@ CODE = "DDP007"
 _SINGLE = ("1", "1:1")
 # What tells the tasks of a job apart: each has a port, a seed, GPUs of its own.
 _OF_TASK = re.compile(r"SLURM_(?:NODEID|PROCID|LOCALID|NTASKS)")
+# What gives each task GPUs of its own.
+_OWN_GPUS = re.compile(r"--(?:gpus-per-task|gpu-bind|tres-per-task)|CUDA_VISIBLE_DEVICES")
 
 
 def findings(root: Path, files: Sequence[Path]) -> list[Finding]:
@@ -109,6 +111,13 @@ def _wrong(
             "ask for one task per node: --ntasks-per-node=1",
             Severity.ERROR,
         )
+    if started > 1 and alone and not _has_own_gpus(own, script):
+        return (
+            f"srun starts this {started} times on each node, and each is a torchrun of its own that"
+            " knows of no other: the same training runs as often, on the same GPUs",
+            "ask for one task per node: --ntasks-per-node=1",
+            Severity.WARNING,
+        )
     if several and started and (alone or count in _SINGLE):
         return (
             f"srun starts this on {nodes} nodes, and torchrun is told of one: the nodes do not"
@@ -117,6 +126,11 @@ def _wrong(
             Severity.ERROR,
         )
     return None
+
+
+def _has_own_gpus(own: str, script: Script) -> bool:
+    """Whether a task may get other GPUs than its neighbours: it is a run of its own then."""
+    return _OWN_GPUS.search(f"{own} {script.text}") is not None
 
 
 def _is_open(before: tuple[Word, ...]) -> bool:

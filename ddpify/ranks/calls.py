@@ -247,7 +247,9 @@ def instantiate(
     if method is not None and _initialises(m, info, method):
         bound = RankThing("function", method.qualname, info=method, receiver=made)
         enter(m, f, bound, args, kwargs, one)
-    elif method is None:
+    if method is not None:
+        fields.keep(method, made, args, kwargs)
+    else:
         fields.fill(m, info, made, args, kwargs)
         call_method(m, f, of(made), "__post_init__", one.node if one else None)
     value = of(made, *args, *kwargs.values())

@@ -12,6 +12,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
+from ddpify.ranks.prepared import is_model
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import symbol
@@ -69,6 +70,28 @@ def fill(
             default = None if name in made.attrs else _default(m, one, name)
             if default is not None:
                 made.attrs[name] = default
+
+
+def keep(
+    method: FunctionDefinition,
+    made: RankThing,
+    args: tuple[RankValue, ...],
+    kwargs: dict[str, RankValue],
+) -> None:
+    """The models that a constructor is given and keeps, if it was not read:
+    ``self.module = module``."""
+    own, *names = method.parameters or ("",)
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    models = {n: v for n, v in given.items() if v.things and all(map(is_model, v.things))}
+    for node in ast.walk(method.node) if models else ():
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            models.pop(node.id, None)
+    body = method.node.body if isinstance(method.node, ast.FunctionDef) else []
+    for node in (one for one in body if isinstance(one, ast.Assign)):
+        name = node.value.id if isinstance(node.value, ast.Name) else ""
+        for target in node.targets if name in models else ():
+            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == own:
+                made.attrs.setdefault(target.attr, models[name])
 
 
 def _default(m: RankMachine, info: ClassDefinition, name: str) -> RankValue | None:

@@ -16,6 +16,7 @@ from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import NONE, Many, differs, holders, merge, spread, symbol, turn
 
 MAX_UNROLLED, MAX_WORDS = 6, 4
+STREAMS = ("torch.utils.data.IterableDataset", "torch.utils.data.dataset.IterableDataset")
 
 
 def unrolled(over: RankValue) -> tuple[RankValue, ...] | None:
@@ -130,6 +131,7 @@ def element(m: RankMachine, f: RankFrame, over: RankValue, loop: RankLoop) -> Ra
         found = _of_instance(m, f, over, loop)
         if found is not None:
             return found
+    _enter_stream(m, f, over, loop)
     item = symbol(f"element@{loop.site}", over)
     why = dealt(over, loop)
     if why is not None:
@@ -187,6 +189,15 @@ def _of_instance(m: RankMachine, f: RankFrame, over: RankValue, loop: RankLoop) 
     if value.items:
         return merge("element", (list(value.items), list(value.items)), frozenset())
     return symbol(f"element@{loop.site}", value)
+
+
+def _enter_stream(m: RankMachine, f: RankFrame, over: RankValue, loop: RankLoop) -> None:
+    """Read what a loader's stream of the project does before and while it yields; what it makes
+    into batches is not followed."""
+    loader = over.things[0].call if over.names() == {words.LOADER} else None
+    stream = loader.arg(0, "dataset") if loader is not None else None
+    if stream is not None and any(t.cls and t.cls.inherits(*STREAMS) for t in stream.things[:1]):
+        m.call_method(f, stream, "__iter__", loop.node)
 
 
 def _with_origin(value: RankValue, origin: Origin) -> RankValue:

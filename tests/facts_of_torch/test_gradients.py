@@ -58,6 +58,11 @@ def test_averaged_gradients_that_are_divided_are_half_of_them(seen: Seen) -> Non
         assert (before, after) == ([1.5], [0.75])
 
 
+def test_a_mean_of_averaged_gradients_is_what_they_were(seen: Seen) -> None:
+    for before, after in seen["averaged_again"]:
+        assert before == after == [1.5]
+
+
 def test_reentrant_checkpoints_mark_twice_where_unused_ones_are_looked_for(seen: Seen) -> None:
     for found in seen["recomputed"]:
         assert "Expected to mark a variable ready only once" in found["reentrant, unused"]

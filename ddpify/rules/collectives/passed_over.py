@@ -14,11 +14,14 @@ from ddpify.rules.shared.exchanges import JOINS
 
 _READERS: Final = frozenset({"torch.load", "numpy.load", "builtins.open"})
 _OF_FILES: Final = frozenset("OSError IOError FileNotFoundError EOFError".split())
+# What a sample raises that is too long, out of the vocabulary, or of another shape.
+_OF_SAMPLES: Final = frozenset("ValueError IndexError AssertionError ZeroDivisionError".split())
 
 
 def met_alone(run: Run, call: RankCall, tried: Attempt) -> set[str]:
     """The errors that one rank meets alone before it comes to a call in a ``try``: raised by a
-    function that is called there, as what the rank has for itself says, or in reading its file."""
+    function that is called there, as what the rank has for itself says, or in reading its file;
+    by what computes with its samples."""
     before = [one for one in run.calls if one.order < call.order and tried in one.swallows]
     entered = {one.target for one in before if one.target is not None}
     entered |= {one.function for one in before if one.function and not one.site.within(tried.body)}
@@ -34,7 +37,9 @@ def met_alone(run: Run, call: RankCall, tried: Attempt) -> set[str]:
         for name in raised_by(left.node)
     }
     own = (one for one in before if one.name in _READERS and one.args and _is_own(one.args[0]))
-    return found | _OF_FILES if any(own) else found
+    found |= _OF_FILES if any(own) else set()
+    bad = any(_is_own(value) for one in before if one.grad for value in one.inputs)
+    return found | _OF_SAMPLES if bad and call.grad else found
 
 
 def skipped(run: Run, met: list[RankCall]) -> Iterator[tuple[RankCall, Handler]]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ddpify.ranks.model import ALL, RankCall, RankLoop, RankThing
+from ddpify.ranks.model import ALL, RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.data.padded_gathers import gathered_whole
 from ddpify.rules.examples import CORRECT
 from ddpify.rules.examples.accelerated import GATHERED, GATHERED_ENTRIES, GATHERED_RIGHTLY
 from ddpify.rules.examples.feeds import PADDED, PADDED_MEAN, STRIDED
-from ddpify.rules.shared.counted import divides_evenly
+from ddpify.rules.shared.counted import divides_evenly, rows_of
 from ddpify.rules.shared.feeds import dataset_of, dealt_by, taken_over, trained
 from ddpify.rules.shared.gathered import filled_up
 from ddpify.rules.shared.quotients import counts_samples, loops_over
 from ddpify.rules.shared.written import text_around
+from ddpify.site import Site
 
 _REDUCTIONS = frozenset({"torch.distributed.all_reduce", "torch.distributed.reduce"})
 _TESTS_LENGTH = re.compile(r"\blen\([^()]*\)\s*%")  # `len(dataset) % world_size`
@@ -35,7 +37,21 @@ def lint(run: Run) -> Iterable[Finding]:
             reduction = _reduced(run, loader)
             if reduction is not None:
                 done.add(sampler)
-                yield _finding(sampler, loop, reduction, _LEAVES_OUT if leaves else _PADS)
+                because = (
+                    (loop.site, "samples are counted here"),
+                    (reduction.site, "and added over the ranks"),
+                )
+                yield _finding(sampler, loader, because, _LEAVES_OUT if leaves else _PADS)
+    for loader, gather, count in gathered_whole(run):
+        for sampler in dealt_by(loader):
+            if (
+                not (loader in learning or sampler in done)
+                and _pads(sampler)
+                and not _is_even(loader)
+            ):
+                done.add(sampler)
+                because = ((gather.site, "gathered here"), (count.site, "and all are counted"))
+                yield _finding(sampler, loader, because, _PADS)
     for call, loader in filled_up(run):
         yield Finding(
             "DDP209",
@@ -56,16 +72,21 @@ _LEAVES_OUT = (
 )
 
 
-def _finding(sampler: RankThing, loop: RankLoop, reduction: RankCall, message: str) -> Finding:
+def _finding(
+    sampler: RankThing, loader: RankThing, because: tuple[tuple[Site, str], ...], message: str
+) -> Finding:
+    """A note, and a warning where the program says how many samples there are: an odd number."""
+    dataset = dataset_of(loader)
+    uneven = dataset is not None and (rows_of(dataset) or 0) % 2 == 1
     return Finding(
         "DDP209",
-        sampler.site or loop.site,
+        sampler.site or because[0][0],
         message,
-        Severity.NOTE,
+        Severity.WARNING if uneven else Severity.NOTE,
         (),
         "deal without filling up: Subset(dataset, range(rank, len(dataset), world_size)) and sums"
         " that are all-reduced; the model without its wrapper",
-        ((loop.site, "samples are counted here"), (reduction.site, "and added over the ranks")),
+        because,
     )
 
 
@@ -78,6 +99,11 @@ def _pads(sampler: RankThing) -> bool:
     if drop is not None and drop.constant is not False:
         return False
     return not _looks_at_length(call)
+
+
+def _is_even(loader: RankThing) -> bool:
+    dataset = dataset_of(loader)
+    return dataset is not None and divides_evenly(dataset)
 
 
 def _leaves_out(run: Run, sampler: RankThing, loader: RankThing) -> bool:

@@ -10,6 +10,7 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.wrapped import is_unsynced
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.gradients.averaged_again import averaged_again
 from ddpify.rules.gradients.comm_hooks import averages, hooked
 from ddpify.rules.gradients.divided_again import divided_again
 from ddpify.rules.shared.averaged_by_hand import rescaled
@@ -33,6 +34,16 @@ def lint(run: Run) -> Iterable[Finding]:
             " once more: they are 1/N of those of one process with all samples",
             Severity.WARNING,
             advice="leave the division out",
+            because=((wrap.call.site, "wrapped here"),),
+        )
+    for again, wrap in averaged_again(run):
+        yield Finding(
+            "DDP415",
+            again.call.site,
+            "DDP has averaged these gradients in backward(): to reduce them again costs as much"
+            " once more, and gives the same, or N times that where nothing divides",
+            Severity.WARNING,
+            advice="leave it out, or do not wrap the model",
             because=((wrap.call.site, "wrapped here"),),
         )
 
@@ -111,7 +122,8 @@ RULE = Rule(
     "all_reduce() writes into the loss without autograd knowing. DDP averages gradients anyway, so"
     " that nothing is won: what is divided afterwards (`loss / world_size`) makes the gradient too"
     " small, and torch warns that 'an autograd kernel was not registered' for c10d::allreduce_."
-    " So does a division alone (measured: .772, and 1.544 without it).",
+    " So does a division alone (measured: .772, and 1.544 without it). A mean over"
+    " the ranks of gradients that DDP has averaged is what they were, for a second exchange.",
     "apex#664; BUGS G16",
     lint=lint,
     bad=(

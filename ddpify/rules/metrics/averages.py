@@ -20,6 +20,7 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.ranks.words import DIST
 from ddpify.rules.shared.counted import divides_evenly
+from ddpify.rules.shared.losses import reduction
 from ddpify.rules.shared.quotients import is_quotient
 from ddpify.rules.shared.syntax import scope
 
@@ -193,10 +194,11 @@ def _is_root(value: RankValue, depth: int = 6) -> bool:
 
 
 def _is_fraction(value: RankValue) -> bool:
-    """Whether it is a quotient, or a mean."""
-    if any(map(is_quotient, value.atoms)):
+    """Whether it is a quotient, or a mean: that of a loss, too."""
+    if any(is_quotient(atom) for one in _held(value) for atom in one.atoms):
         return True
-    return any(made.method in ("mean", "nanmean") for made in made_of(value))
+    made = made_of(value)
+    return any(one.method in ("mean", "nanmean") or reduction(one) == "mean" for one in made)
 
 
 def _of_one_rank(made: RankCall) -> bool:

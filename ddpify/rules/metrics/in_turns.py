@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.passes import loaders_in
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
@@ -21,20 +22,34 @@ _GATHERS: Final = tuple(
     f"{words.DIST}{one}" for one in "all_gather gather all_gather_object gather_object".split()
 )
 _JOINS: Final = frozenset("cat concat concatenate vstack sum from_iterable".split())
-_PART: Final = r"(?:\.\w+)*(?:\[\d+\])?"
+_COLUMNS: Final = "torch.utils.data.TensorDataset"
+_PART: Final = r"(?:\.\w+)*(?:\[(?:\d+|:)\])*"
 _SAME: Final = frozenset("tolist numpy cpu list detach float squeeze flatten int".split())
 
 
 def out_of_order(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
-    """(what puts the parts together, the ``zip`` with a list in the order of the samples)."""
-    joined = {made: (call, loader) for made, call, loader in _joined(run)}
-    for pairs in run.named("builtins.zip") if joined else ():
-        found = next((joined[r] for r in map(_root, pairs.args) if r in joined), None)
-        if found is not None and any(_is_in_order(one, found[1]) for one in pairs.args):
-            yield found[0], pairs
+    """(what puts the parts together, what pairs them with a list in the order of the samples)."""
+    joined = {made.key: (call, loader) for made, call, loader in _joined(run)}
+    done: set[str] = set()
+    for call, keys, is_in_order in _pairs(run) if joined else ():
+        found = next((key for key in keys if key in joined), "")
+        if found and found not in done and any(is_in_order(k, joined[found][1]) for k in keys):
+            done.add(found)
+            yield joined[found][0], call
 
 
-def _joined(run: Run) -> Iterator[tuple[RankThing | None, RankCall, RankThing]]:
+def _pairs(run: Run) -> Iterator[tuple[RankCall, list[str], Callable[[str, RankThing], bool]]]:
+    """What takes one of each list after the other: ``zip``, a score of sklearn's, or ``a == b``,
+    which may also be one number for all samples."""
+    for call in run.calls:
+        if call.name == "builtins.zip" or call.name.startswith("sklearn.metrics."):
+            yield call, [_key(value) for value in call.given], _is_in_order
+        for atom in (value.atoms[0] for value in call.inputs):
+            if isinstance(atom, Symbol) and atom.parts[:1] in (("Eq",), ("NotEq",)):
+                yield call, [text(part) for part in atom.parts[1:]], _is_column
+
+
+def _joined(run: Run) -> Iterator[tuple[RankThing, RankCall, RankThing]]:
     """What is made of the ranks' parts, one after the other, and the loader they are from."""
     parts: dict[object, RankThing] = {}
     for call in run.named(*_GATHERS):
@@ -68,10 +83,21 @@ def _root(value: RankValue) -> RankThing | None:
     return thing
 
 
-def _is_in_order(value: RankValue, loader: RankThing) -> bool:
+def _key(value: RankValue) -> str:
+    root = _root(value)
+    return root.key if root is not None and root.kind == "result" else text(value.atoms[0])
+
+
+def _is_in_order(key: str, loader: RankThing) -> bool:
     """Whether a list is the loader's data set, what that was made of, or a part of it:
     ``dataset.names``, and not what may be put into the order of the ranks."""
-    root, data = _root(value), dataset_of(loader)
-    key = root.key if root is not None and root.kind == "result" else text(value.atoms[0])
+    data = dataset_of(loader)
     held = data.sources() if data is not None else ()
     return any(re.fullmatch(re.escape(one.key) + _PART, key) for one in held)
+
+
+def _is_column(key: str, loader: RankThing) -> bool:
+    """Whether it has an entry for each sample: what a TensorDataset is made of."""
+    data, bare = dataset_of(loader), key.replace("[:]", "")
+    whole = data is not None and all(one.name == _COLUMNS for one in data.things)
+    return whole and re.search(r"\.\w+$", bare) is None and _is_in_order(key, loader)

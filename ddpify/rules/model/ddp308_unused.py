@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from ddpify.facts.model import Facts
 from ddpify.ranks.operations import COMPARISONS
@@ -10,6 +11,7 @@ from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
+from ddpify.rules.model.chosen_parts import chosen_parts
 from ddpify.rules.model.conditions import is_a_setting
 from ddpify.rules.model.submodules import Layers, Switch
 from ddpify.rules.shared.wrapped import Wrap, forwards, wraps
@@ -71,6 +73,9 @@ def lint(run: Run) -> Iterable[Finding]:
                 what = f"a forward of {info.name} uses either `{one}` or `{other}`"
                 yield _finding(wrap, f"{one}` or `{other}", site, what)
             yield from _in_some_rounds(run, wrap, layers)
+            for name, by, site in islice(chosen_parts(run, wrap, layers), 1):
+                what = f"each round uses one of `{name}`, as `{by}` says, and leaves out the others"
+                yield _finding(wrap, name, site, what)
 
 
 def _in_some_rounds(run: Run, wrap: Wrap, layers: Layers) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from ddpify.ranks.other_libraries import HOROVOD
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.model.drawn import DRAWS, is_drawn
+from ddpify.rules.model.drawn import DRAWS, is_drawn, only_keeps
 from ddpify.rules.model.own_rates import own_rates
 from ddpify.rules.shared.averaged_by_hand import averagings, is_gradient
 from ddpify.rules.shared.clips import CLIPS
@@ -103,7 +103,8 @@ def _may_set(run: Run, call: RankCall, parts: frozenset[RankThing]) -> bool:
     if call.target is not None:
         return call.target.place not in run.entered
     if call.receiver is None and not is_known(call.name):
-        return True
+        made = call.result.things if call.result is not None else ()
+        return not any(one.cls is not None and only_keeps(one.cls) for one in made)
     loads = "load" in call.method or "vector_to" in call.method
     return loads or any(_are_weights(one, parts) for one in _filled(call))
 

@@ -35,6 +35,16 @@ def is_drawn(thing: RankThing) -> bool:
     return thing.kind == "instance" and thing.cls is not None and _makes_drawn(thing.cls)
 
 
+def only_keeps(cls: ClassDefinition) -> bool:
+    """Whether a constructor does nothing with the models that it is given, but keeps them."""
+    method = cls.method("__init__")
+    nodes = list(ast.walk(method.node)) if method is not None else []
+    called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+    put = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store)]
+    own = all(isinstance(one, ast.Attribute) and ast.unparse(one.value) == "self" for one in put)
+    return method is not None and called <= {"super", "super().__init__"} and own
+
+
 def _draws(name: str) -> bool:
     return name in LAYERS and not any(word in name for word in _CONSTANT)
 

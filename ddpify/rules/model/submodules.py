@@ -146,11 +146,11 @@ def _made(info: ClassDefinition) -> Iterator[tuple[str, Site]]:
         target = node.targets[0]
         if not isinstance(target, ast.Attribute) or ast.unparse(target.value) != "self":
             continue
-        if _qualified(info, node.value) in LAYERS:
+        if qualified_call(info, node.value) in LAYERS:
             yield target.attr, info.module.site(node)
 
 
-def _qualified(info: ClassDefinition, node: ast.expr) -> str:
+def qualified_call(info: ClassDefinition, node: ast.expr) -> str:
     """The library's name of what is called, read from the imports."""
     if not isinstance(node, ast.Call):
         return ""

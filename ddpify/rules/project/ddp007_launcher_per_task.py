@@ -44,7 +44,8 @@ RULE = Rule(
     "srun runs its command once per task, and torchrun starts all processes of a node: with four"
     " tasks per node there are four torchruns, of which three find the port taken (EADDRINUSE)."
     " With --standalone, or without --nnodes, a torchrun knows of its own node alone: on two nodes"
-    " two jobs train, each with WORLD_SIZE of one node. Nor can a second torchrun listen on the"
+    " two jobs train, each with WORLD_SIZE of one node, and of four tasks on one node each trains"
+    " the same on the same GPUs. Nor can a second torchrun listen on the"
     " port of one that the same script has left running with `&`; that is 29500 where none is"
     " named.",
     "torchrun documentation; Slurm's srun; measured with two torchruns on one machine",

@@ -25,6 +25,17 @@ def divides_evenly(value: RankValue) -> bool:
     return bool(numbers) and all(number % _WORLDS == 0 for number in numbers)
 
 
+def rows_of(dataset: RankValue) -> int | None:
+    """How many samples a data set surely has: its class says so, or what its columns are made."""
+    if len(dataset.things) != 1:
+        return None
+    (thing,) = dataset.things
+    if thing.call is None or thing.name != "torch.utils.data.TensorDataset":
+        return _said(thing)
+    made = [one.call for value in thing.call.args[:1] for one in value.things]
+    return _rows(made[0]) if len(made) == 1 and made[0] is not None else None
+
+
 def stops_if_uneven(module: Module) -> bool:
     """Whether a file asks that what it deals with a stride divides: ``assert n % world == 0``."""
     nodes = list(ast.walk(module.tree))

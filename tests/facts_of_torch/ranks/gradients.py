@@ -148,6 +148,17 @@ def divided_again(rank: int) -> Any:
     return before, gradients(model)
 
 
+def averaged_again(rank: int) -> Any:
+    """Gradients that the wrapper has averaged, before and after a mean over two ranks by hand."""
+    model = DDP(Sum())
+    model(batch(rank)).sum().backward()
+    before = gradients(model)
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad.div_(dist.get_world_size())
+    return before, gradients(model)
+
+
 class _Recomputed(Sum):
     def __init__(self, reentrant: bool) -> None:
         super().__init__("a", "b")
