@@ -14,12 +14,12 @@ class Unset(Symbol):
 
 def lacking(found: list[list[RankValue]], why: frozenset[Origin]) -> tuple[int, Origin] | None:
     """The rank whose dict has no such entry, where the other one's was given it."""
+    whose = (origin for origin in why if origin.kind in IDENTITY)
+    first = min(whose, key=lambda origin: origin.site, default=None)
     for rank in (0, 1):
-        told = next((v.lacks for v in found[rank]), None)
-        whose = (origin for origin in why if origin.kind in IDENTITY)
-        first = min(whose, key=lambda origin: origin.site, default=None)
-        if all(v.lacks and v.lacks[0] == rank for v in found[rank]) and (told or first):
-            return told or (rank, first)
+        if all(one.lacks and one.lacks[0] == rank for one in found[rank]):
+            told = found[rank][0].lacks if found[rank] else None
+            return told or (None if first is None else (rank, first))
     return None
 
 
