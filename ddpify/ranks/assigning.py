@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ddpify.python.patterns import unpacked
 from ddpify.ranks import containers, naming, picked
+from ddpify.ranks.entries import Unset
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.matching import Asked
 from ddpify.ranks.model import ALL, RankValue
@@ -14,7 +15,7 @@ from ddpify.ranks.namespaces import forget, namespaces, owners
 from ddpify.ranks.operations import is_dict
 from ddpify.ranks.origins import Symbol, put_under
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import differs, key_of, merge, rooted, spread, symbol, text
+from ddpify.ranks.values import differs, key_of, merge, rooted, spread, text
 from ddpify.site import Site
 
 
@@ -82,7 +83,8 @@ def set_attribute(m: RankMachine, base: RankValue, name: str, value: RankValue, 
             # where a branch does not set it, it is what it was
             inherited = naming.class_attribute(m, thing.cls, name) if thing.cls else None
             told = m.by_name(name, site) if thing.kind in _UNKNOWN else None
-            thing.attrs[name] = inherited or told or symbol(f"{thing.name}@{id(thing)}.{name}")
+            one = Unset(f"{thing.name}@{id(thing)}.{name}")
+            thing.attrs[name] = inherited or told or RankValue((one, one))
         old = thing.attrs.get(name)
         if old is not None and len(base.things) > 1:
             value = merge(name, ([old, value], [old, value]), frozenset())

@@ -16,8 +16,9 @@ from ddpify.ranks import (
     picked,
     words,
 )
-from ddpify.ranks.absent import note_absent
+from ddpify.ranks.absent import note_absent, note_unset_attribute
 from ddpify.ranks.asked import set_by_rank
+from ddpify.ranks.entries import there
 from ddpify.ranks.events import Read
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankThing, RankValue
@@ -92,7 +93,8 @@ def _of_thing(
     if thing.kind == "class":
         return _of_class(m, f, thing, name, node)
     if name in thing.attrs:
-        held = _may_have_changed(thing, name, thing.attrs[name])
+        held = _may_have_changed(thing, name, there(thing.attrs[name]))
+        note_unset_attribute(m, f, thing, thing.attrs[name], node)
         return mixing.attribute(m, f, thing, name, held, node)
     if thing.kind == "external":
         if name == "rank" and thing.name.endswith(words.RANK0_DECORATORS[0]):

@@ -11,6 +11,7 @@ from typing import Any
 
 from ddpify.ranks import leaving, narrowing
 from ddpify.ranks.aliases import is_container
+from ddpify.ranks.entries import Unset, with_lack
 from ddpify.ranks.events import Exit
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankGuard, RankLoop, RankValue
@@ -141,6 +142,8 @@ def _merge(
             name = f"{key}@{f.module.path}:{node.lineno}"
             made = merge(name, sources, why, alone)
             merged[same] = made if old is None else narrowed(old, made, live)
+            if old is not None and isinstance(old.atoms[0], Unset) and test.by_rank:
+                merged[same] = with_lack(merged[same], sources, why)
             if takes == [live, live] and not why:
                 narrowing.remember(m, test, merged[same], sources[0])
         m.write(space, key, merged[same])

@@ -41,7 +41,12 @@ def _entry(one: RankCall, receiver: RankValue) -> RankValue | None:
     """``table.setdefault(name, [])``: what the table has, or what it is given."""
     if one.method != "setdefault" or receiver.keys is None or len(one.args) != 2:
         return None
-    return containers.entry(receiver, one.args[0]) or one.args[1]
+    return _known_entry(receiver, one) or one.args[1]
+
+
+def _known_entry(receiver: RankValue, one: RankCall) -> RankValue | None:
+    found = containers.entry(receiver, one.args[0])
+    return found if found is not None and found.lacks is None else None
 
 
 def _holder(node: ast.expr) -> ast.expr:
@@ -122,9 +127,7 @@ def _overwrite(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue)
 def _updated(receiver: RankValue, one: RankCall) -> tuple[tuple[str, RankValue], ...] | None:
     """The entries of a dict after ``update``; None when they are not known any more."""
     if one.method == "setdefault":
-        known = (
-            receiver.keys is None or len(one.args) != 2 or containers.entry(receiver, one.args[0])
-        )
+        known = receiver.keys is None or len(one.args) != 2 or _known_entry(receiver, one)
         return receiver.keys if known else containers.with_entry(receiver, *one.args).keys
     given = [arg.keys for arg in one.args]
     if receiver.keys is None or one.star or any(keys is None for keys in given):

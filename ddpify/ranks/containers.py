@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from ddpify.ranks.entries import there
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.options import OneOf
@@ -70,7 +71,7 @@ def with_entry(base: RankValue, key: RankValue, value: RankValue) -> RankValue:
     if name is None and ANY in entries:
         held = [entries[ANY], value]
         value = merge("entry", (held, held), frozenset())
-    entries[name or ANY] = value
+    entries[name or ANY] = there(value)
     return replace(base, keys=tuple(entries.items()))
 
 
@@ -181,11 +182,21 @@ def _get(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> Ra
     if not one.args or receiver.keys is None:
         return None
     found = of_ranks(receiver, one.args[0], one.args[1] if len(one.args) > 1 else None)
-    found = found or entry(receiver, one.args[0])
+    found = found or _or_default(one, entry(receiver, one.args[0]))
     if found is not None or len(one.args) < 2 or entry_name(one.args[0]) is None:
         return found
     # in a later round there may be one
     return one.args[1] if one.args[1].things or not m.here.loops else None
+
+
+def _or_default(one: RankCall, found: RankValue | None) -> RankValue | None:
+    """The entry, and what the rank gets whose dict has none."""
+    if found is None or found.lacks is None:
+        return found
+    rank, why = found.lacks
+    default = one.args[1] if len(one.args) > 1 else constant(None)
+    held = [(2 >> rank, there(found)), (1 << rank, default)]
+    return per_rank(f"{one.method}@{one.site}", held, frozenset({why}))
 
 
 def _extend(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:

@@ -20,8 +20,9 @@ from ddpify.ranks import (
     objects,
     sizes,
 )
-from ddpify.ranks.absent import note_absent, note_unset
+from ddpify.ranks.absent import note_absent, note_missing, note_unset
 from ddpify.ranks.attributes import attribute_of, note_read, settled
+from ddpify.ranks.entries import there
 from ddpify.ranks.environment import in_environment, note_text
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.logic import chain, negation
@@ -74,7 +75,9 @@ def _subscript(m: RankMachine, f: RankFrame, node: ast.Subscript) -> RankValue:
     end = node.slice.upper if isinstance(node.slice, ast.Slice) else None
     if end is not None and not isinstance(end, ast.Constant):
         m.run.cut.append(base)
-    return elements.item(m, f, base, evaluate(m, f, node.slice), node)
+    found = elements.item(m, f, base, evaluate(m, f, node.slice), node)
+    note_missing(m, f, base, found, node)
+    return there(found)
 
 
 _OF_OBJECTS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
@@ -197,7 +200,8 @@ def _dict(m: RankMachine, f: RankFrame, node: ast.Dict) -> RankValue:
         if name is None:
             keys += value.keys or ((containers.ANY, value),)
         else:
-            keys.append((containers.entry_name(evaluate(m, f, name)) or containers.ANY, value))
+            named = containers.entry_name(evaluate(m, f, name)) or containers.ANY
+            keys.append((named, there(value)))
     one = symbol(f"dict@{f.module.path}:{node.lineno}:{node.col_offset}")
     return RankValue(one.atoms, keys=tuple(dict(keys).items()))
 

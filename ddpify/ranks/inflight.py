@@ -109,6 +109,14 @@ def _received(batch: RankCall) -> Iterator[RankValue]:
                 yield into
 
 
+def receiving(call: RankCall, value: RankValue) -> list[RankCall]:
+    """The calls that say that something is received into a tensor: of a batch its messages."""
+    if call.name != BATCH:
+        return [call] if spelled(call) in RECEIVES else []
+    ops = (thing.call for one in call.given[:1] for thing in one.sources() if thing.name == _OP)
+    return [op for op in ops if op is not None and op.arg(1, "tensor") is value]
+
+
 def key_of(value: RankValue, ranks: int = ALL) -> str:
     """Which memory a tensor lies in on these ranks, as far as that is known: the same for a view
     of it; empty if it may be one of several."""

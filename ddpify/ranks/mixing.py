@@ -34,6 +34,7 @@ class Of(Enum):
     MEAN = "a mean over the ranks"
     COUNT = "how many this rank has, which is the same on each"
     HALF = "made from one of all ranks and one of this rank's samples"
+    OVER = "a sum over the ranks, divided by what is of this rank's samples"
     FOLD = "a sum over the ranks, divided by the count of one"
     TWICE = "a mean over the ranks, divided by their number again"
     PART = "divided or multiplied in place, by something that is not a constant"
@@ -176,7 +177,9 @@ def _combined(value: RankValue, a: RankValue, b: RankValue, divides: bool, site:
     top, below = marks(a), marks(b)
     if not divides:
         return value
-    if (_is_whole(a, top) and _is_own(b, below)) or (_is_own(a, top) and _is_whole(b, below)):
+    if _is_whole(a, top) and _is_own(b, below):
+        return _with(_with(value, Of.HALF, site), Of.OVER, site)
+    if _is_own(a, top) and _is_whole(b, below):
         return _with(value, Of.HALF, site)
     if _is_whole(a, top) and Of.COUNT in below and _REDUCED.isdisjoint(below):
         return _with(value, Of.FOLD, site)

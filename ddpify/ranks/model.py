@@ -73,7 +73,8 @@ class RankValue:
 
     ``atoms``: one entry per rank, a Python constant or a Symbol. ``deps``: things it was computed
     from, itself excluded. ``items``: elements of a tuple or list, ``keys`` of a dict, if known.
-    ``apart``: things that it may be on some ranks only, and on which.
+    ``apart``: things that it may be on some ranks only, and on which. ``lacks``, of a dict's entry:
+    the rank whose dict has none, and why.
     """
 
     atoms: tuple[Any, Any]
@@ -83,6 +84,7 @@ class RankValue:
     items: tuple[RankValue, ...] | None = None
     keys: tuple[tuple[str, RankValue], ...] | None = None
     apart: tuple[tuple[RankThing, int], ...] = ()
+    lacks: tuple[int, Origin] | None = None
 
     def __hash__(self) -> int:
         return hash((self.atoms, self.things))  # elements may nest deeply
@@ -160,7 +162,7 @@ class RankValue:
         same = (
             (Symbol("synced"), Symbol("synced")) if self.atoms[0] != self.atoms[1] else self.atoms
         )
-        return replace(self, atoms=same, origins=frozenset(), apart=())
+        return replace(self, atoms=same, origins=frozenset(), apart=(), lacks=None)
 
 
 @dataclass(frozen=True, eq=False)

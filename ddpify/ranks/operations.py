@@ -9,6 +9,7 @@ from typing import Any
 
 from ddpify.python.words import OWN_FILES
 from ddpify.ranks import sizes
+from ddpify.ranks.entries import on_rank
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.options import OneOf, is_given
 from ddpify.ranks.origins import (
@@ -156,7 +157,8 @@ def compare(name: str, a: RankValue, b: RankValue) -> RankValue:
     """A comparison of two values."""
     if name in ("Is", "IsNot") and b.atoms == (None, None) and _is_spelled(a):
         return RankValue((name == "IsNot", name == "IsNot"))
-    atoms = tuple(_compare(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
+    pairs = zip(a.atoms, b.atoms, strict=True)
+    atoms = [_compare(name, x, y, a, on_rank(b, rank)) for rank, (x, y) in enumerate(pairs)]
     if name in ("In", "NotIn") and isinstance(a.constant, str):
         b = replace(b, origins=found_under(a.constant, b.origins))
     deps, origins = gathered((a, b))

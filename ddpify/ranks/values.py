@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ddpify.ranks.entries import lacking
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankThing, RankValue
 from ddpify.ranks.origins import TEXT, Origin, Symbol, of_anything
 
@@ -302,7 +303,8 @@ def _keys(
         given = found[0] or found[1]
         empty = RankValue(symbol(f"list@{key}").atoms, items=()) if given[0].items else given[0]
         columns = (found[0] or [empty], found[1] or [empty])
-        made.append((name, merge(f"{key}[{name}]", columns, why, always)))
+        one, lacks = merge(f"{key}[{name}]", columns, why, always), lacking(found, why)
+        made.append((name, one if lacks is one.lacks else replace(one, lacks=lacks)))
     return tuple(made) or None
 
 

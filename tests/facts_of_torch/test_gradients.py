@@ -67,3 +67,9 @@ def test_reentrant_checkpoints_mark_twice_where_unused_ones_are_looked_for(seen:
     for found in seen["recomputed"]:
         assert "Expected to mark a variable ready only once" in found["reentrant, unused"]
         assert found["reentrant"] == found["not reentrant, unused"] == [1.5, 1.5]
+
+
+def test_a_block_that_is_recomputed_twice_is_marked_twice(seen: Seen) -> None:
+    for found in seen["recomputed"]:
+        assert "Expected to mark a variable ready only once" in found["reentrant, twice"]
+        assert found["not reentrant, twice"] == found["reentrant, twice, static"]

@@ -22,6 +22,7 @@ from ddpify.ranks.inflight import (
     maker,
     models_of,
     overlap,
+    receiving,
     sent,
     spelled,
 )
@@ -92,6 +93,8 @@ def _touched_on(run: Run, call: RankCall, value: RankValue, fills: bool, ranks: 
     key = key_of(value, ranks) if ranks else ""
     if not key or not _is_one(value, call, ranks):
         return None
+    if fills and any(_receives_again(one, value, ranks) for one in receiving(call, value)):
+        return call.site
     flight = _Flight(run, call, key, fills, value, ranks, models_of(value))
     events = run.once(_timeline)
     after = [one for one in events if one.order > call.order]
@@ -107,6 +110,25 @@ def _touched_on(run: Run, call: RankCall, value: RankValue, fills: bool, ranks: 
     if found is None and spelled(call) in RECEIVES:
         return call.site  # the next round receives into it, too
     return found if isinstance(found, Site) else None
+
+
+def _receives_again(call: RankCall, value: RankValue, ranks: int) -> bool:
+    """Whether a comprehension, which has one tensor from before it, receives into that each time:
+    ``[irecv(box, src=one) for one in range(1, world)]``."""
+    made = maker(value, ranks)
+    if made is None or "@" in key_of(value, ranks).partition("[")[2]:
+        return False
+    around = [node for node in ast.walk(scope(call)) if _comprehends(node, call.node)]
+    return bool(around) and not any(holds(node, made.node) for node in around)
+
+
+def _comprehends(node: ast.AST, call: ast.Call) -> bool:
+    """Whether a comprehension makes the call for each of its elements, which are several."""
+    if not isinstance(node, _COMPREHENSIONS) or isinstance(node, ast.GeneratorExp):
+        return False
+    over = node.generators[0].iter
+    one = isinstance(over, (ast.Tuple, ast.List)) and len(over.elts) < 2
+    return not one and holds(node, call) and not holds(over, call)
 
 
 def overwritten(call: RankCall) -> bool:

@@ -102,21 +102,21 @@ COUNTING = """class Counting(nn.Module):
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield one finding per reduction of a result that each rank has of all samples."""
+    """Yield one finding per loader of which each rank has the same result, and reduces it."""
     done: set[Site] = set()
     for call, loader in all_by_all(run):
-        if call.site not in done:
-            done.add(call.site)
-            made = loader.site or call.site
+        made = loader.site or call.site
+        if made not in done:
+            done.add(made)
             yield Finding(
                 "DDP205",
-                call.site,
-                "every rank has evaluated all samples, and they reduce what is the same on each:"
-                " N times the work for one result",
+                made,
+                "every rank evaluates all of these samples, and they reduce what is the same on"
+                " each: N times the work for one result",
                 Severity.WARNING,
                 (),
                 "deal the samples to the ranks, and reduce sums and counts",
-                ((made, "each rank goes over all of this"),),
+                ((call.site, "reduced here"),),
             )
 
 

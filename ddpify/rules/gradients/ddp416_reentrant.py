@@ -4,40 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.gradients.shared_blocks import CHECKPOINT, run_again
 from ddpify.rules.shared.wrapped import Wrap, wraps
 from ddpify.rules.shared.written import calls_with
 from ddpify.site import Site
-
-_CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per reentrant checkpoint in the class of such a model."""
     for wrap in wraps(run):
-        if (
-            wrap.flag("find_unused_parameters") is not True
-            or wrap.flag("static_graph") is not False
-        ):
+        unused = wrap.flag("find_unused_parameters")
+        if unused is None or wrap.flag("static_graph") is not False:
             continue
-        for site in _reentrant(wrap):
+        why = "with find_unused_parameters=True" if unused else "of a block that is run again"
+        for site in _reentrant(wrap) if unused else _again(wrap):
             yield Finding(
                 "DDP416",
                 site,
-                "reentrant checkpointing with find_unused_parameters=True stops with 'Expected to"
-                " mark a variable ready only once'",
+                f"reentrant checkpointing {why} stops with 'Expected to mark a variable ready only"
+                " once'",
                 Severity.ERROR,
                 advice="use_reentrant=False",
                 because=((wrap.call.site, "wrapped here"),),
             )
 
 
-def _reentrant(wrap: Wrap) -> Iterator[Site]:
+def _again(wrap: Wrap) -> Iterator[Site]:
+    for info in _classes(wrap):
+        yield from run_again(info)
+
+
+def _classes(wrap: Wrap) -> list[ClassDefinition]:
     classes = {info for t in wrap.parts if t.cls is not None for info in t.cls.mro()}
-    for info in sorted(classes, key=lambda one: one.name):
-        yield from calls_with(info, _CHECKPOINT, "use_reentrant")
+    return sorted(classes, key=lambda one: one.name)
+
+
+def _reentrant(wrap: Wrap) -> Iterator[Site]:
+    for info in _classes(wrap):
+        yield from calls_with(info, CHECKPOINT, "use_reentrant")
 
 
 _DEEP = """
@@ -59,7 +67,8 @@ RULE = Rule(
     "reentrant-checkpoint",
     "Reentrant checkpointing runs a backward inside the backward. With find_unused_parameters=True"
     " the parameters of the block are marked ready twice, and the first iteration stops with"
-    " 'Expected to mark a variable ready only once'.",
+    " 'Expected to mark a variable ready only once'. So it does, whatever is looked for, where one"
+    " forward runs a block several times; not with static_graph=True.",
     "peft#313, accelerate#2017, pytorch#106985; BUGS G19",
     lint=lint,
     words=("use_reentrant",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ddpify.ranks.events import Store
 from ddpify.ranks.mixing import Mark, Of, marks
 from ddpify.ranks.model import RANK0, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import DATA
@@ -12,6 +13,7 @@ from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.metrics.metrics import shows
+from ddpify.rules.metrics.of_a_group import of_a_group
 from ddpify.rules.metrics.summed_again import summed_again
 from ddpify.rules.metrics.summed_means import summed_means
 from ddpify.rules.shared.outputs import CHECKPOINTS
@@ -52,6 +54,9 @@ def lint(run: Run) -> Iterable[Finding]:
             if mark.site is not None:
                 advice = _ADVICE.get(mark.of, "reduce both, or neither")
                 yield _wrong(mark.site, _MESSAGES[mark.of], advice, (where, what))
+    for site, call in of_a_group(run):
+        advice = "divide by torch.distributed.get_world_size(group)"
+        yield _wrong(site, _OF_A_GROUP, advice, (call.site, "summed over the group here"))
     for one in summed_again(run):
         hops = (one.loop.site, "in this loop"), (one.added, "added to here")
         yield _wrong(
@@ -65,6 +70,10 @@ def lint(run: Run) -> Iterable[Finding]:
 _AGAIN = (
     "what was summed over the ranks in the round before is summed again: N times what was there,"
     " and this round's"
+)
+_OF_A_GROUP = (
+    "this was summed over one group of ranks, and it is divided by the number of all ranks: it is"
+    " as many times too small as there are such groups"
 )
 _SUMMED = (
     "each rank's mean is added up, and nothing divides the sum by the number of ranks: what is"
@@ -97,6 +106,14 @@ def _uses(run: Run) -> Iterator[tuple[RankValue, Site, str]]:
         asked = [one for one in call.guards if one not in done and not one.module.ours]
         done.update(asked)
         yield from ((g.test, g.site, "decided by it") for g in asked if _is_own(g.test))
+    yield from ((one.value, one.site, "kept here") for one in run.stores if _is_state(one))
+
+
+def _is_state(store: Store) -> bool:
+    """Whether an object keeps a sum over the ranks that was divided by what is the rank's own: a
+    loss, the other way round, is often meant to be this rank's part of the mean."""
+    kept = not store.element and not store.module.ours and Of.OVER in marks(store.value)
+    return kept and _is_own(store.value)
 
 
 def _in_memory(call: RankCall) -> bool:

@@ -21,6 +21,8 @@ from ddpify.rules.shared.wrapped import (
     receives,
     wraps,
 )
+from ddpify.rules.shared.written import holds
+from ddpify.site import Site
 
 _REDUCES = frozenset({"all_reduce", "all_reduce_coalesced", "all_gather", "reduce_scatter_tensor"})
 
@@ -52,10 +54,10 @@ def lint(run: Run) -> Iterable[Finding]:
             if not certain or not _outside(owner, held):
                 continue
             if _trained(run, owner, held, migrated):
-                yield _finding(call, owner)
+                yield _finding(run, call, owner)
                 break
             if call.everywhere and _trained_apart(run, owner):
-                yield _finding(call, owner, Severity.WARNING)
+                yield _finding(run, call, owner, Severity.WARNING)
                 break
 
 
@@ -110,17 +112,26 @@ def _by_hand(run: Run) -> bool:
     return False
 
 
-def _finding(call: RankCall, owner: RankThing, severity: Severity = Severity.ERROR) -> Finding:
+def _finding(
+    run: Run, call: RankCall, owner: RankThing, severity: Severity = Severity.ERROR
+) -> Finding:
     because = ((owner.site, "this module is in no wrapper"),) if owner.site is not None else ()
     return Finding(
         "DDP312",
-        call.site,
+        _given(run, call, owner) or call.site,
         f"the optimizer also trains `{owner.name.rpartition('.')[2]}`, which is outside"
         " DistributedDataParallel: its gradients are never averaged, and the ranks drift apart",
         severity,
         advice="put it into the wrapped module, or wrap it as well",
         because=because,
     )
+
+
+def _given(run: Run, optimizer: RankCall, owner: RankThing) -> Site | None:
+    """Where the call of an optimizer itself asks for the module's parameters."""
+    asked = (one for one in run.methods("parameters") if holds(optimizer.node, one.node))
+    found = (one.site for one in asked if one.receiver and owner in one.receiver.things)
+    return next(found, None)
 
 
 RULE = Rule(

@@ -19,8 +19,10 @@ _Meeting = tuple[Given, Given, "_Holder | None", "_Holder | None"]
 def crossed(pairs: Iterable[tuple[Given, Given]]) -> Iterator[tuple[RankCall, str, RankCall, str]]:
     """What the first rank gives and the second takes, where both have another name and each has
     the other's in another pair: the two calls, and what stands there."""
+    pairs = list(pairs)
     held = [(one, other, _holder(*one), _holder(*other)) for one, other in pairs]
-    held = _by_name(held) or held
+    named = [(one, other, _named(*one), _named(*other)) for one, other in pairs]
+    held = _by_name(held) or _by_name(named) or held
     gives, takes = {first for *_, first, _ in held}, {second for *_, second in held}
     for one, other, first, second in held:
         if first and second and first != second and first in takes and second in gives:
@@ -41,6 +43,11 @@ def _by_name(held: list[_Meeting]) -> list[_Meeting]:
     return [
         (one, other, ("", a), ("", b)) for (one, other, *_), a, b in zip(held, *names, strict=True)
     ]
+
+
+def _named(call: RankCall, node: ast.expr | None) -> _Holder | None:
+    """The variable as its function calls it, a parameter that is given no variable among them."""
+    return (call.function, node.id) if isinstance(node, ast.Name) else None
 
 
 def exchanged(call: RankCall) -> ast.expr | None:

@@ -110,6 +110,12 @@ def _leaves_out(made: RankCall, call: RankCall, root: int) -> bool:
     return _is_of_round(members) and not apart
 
 
+def is_one_of_several(made: RankCall) -> bool:
+    """Whether a call makes a group for each round of a loop, of other members in each."""
+    members = made.arg(0, "ranks")
+    return made.name == _MADE and members is not None and _is_of_round(members)
+
+
 def others(one: RankCall, other: RankCall) -> bool:
     """Whether two new_group() that meet are of other members."""
     named = (numbers_of(one, 0) or (), numbers_of(other, 1) or ())

@@ -160,22 +160,28 @@ def averaged_again(rank: int) -> Any:
 
 
 class _Recomputed(Sum):
-    def __init__(self, reentrant: bool) -> None:
+    def __init__(self, reentrant: bool, times: int) -> None:
         super().__init__("a", "b")
-        self.reentrant = reentrant
+        self.reentrant, self.times = reentrant, times
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        block = self.layers["b"]
-        return checkpoint(block, self.layers["a"](x), use_reentrant=self.reentrant)
+        block, x = self.layers["b"], self.layers["a"](x)
+        for _ in range(self.times):
+            x = checkpoint(block, x, use_reentrant=self.reentrant)
+        return x
 
 
 def recomputed(rank: int) -> Any:
-    def seen(reentrant: bool, unused: bool) -> Any:
-        model = DDP(_Recomputed(reentrant), find_unused_parameters=unused)
+    def seen(reentrant: bool, unused: bool, times: int = 1, static: bool = False) -> Any:
+        net = _Recomputed(reentrant, times)
+        model = DDP(net, find_unused_parameters=unused, static_graph=static)
         return said(lambda: model(batch(rank)).sum().backward()) or gradients(model)
 
     return {
         "reentrant": seen(True, False),
         "reentrant, unused": seen(True, True),
         "not reentrant, unused": seen(False, True),
+        "reentrant, twice": seen(True, False, 2),
+        "not reentrant, twice": seen(False, False, 2),
+        "reentrant, twice, static": seen(True, False, 2, True),
     }
