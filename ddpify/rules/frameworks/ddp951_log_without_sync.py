@@ -17,6 +17,7 @@ from ddpify.rules.frameworks.weighing import is_rounded, weighed
 from ddpify.rules.shared.fields import makers
 from ddpify.rules.shared.hook_parts import evaluating, is_agreed, training
 from ddpify.rules.shared.own_gathers import attribute_of
+from ddpify.rules.shared.syntax import scope
 
 _LOG = 'self.log("val_loss", loss_of(self.net(x), y), sync_dist=True)'
 
@@ -48,7 +49,7 @@ def _of_all(run: Run) -> Iterator[Finding]:
     """Those of an evaluation, or of an epoch."""
     for call in logs(run):
         hook = evaluating(call) or _of_epoch(call)
-        if hook is None or call.star or not _unsynced(call):
+        if hook is None or call.star or not _unsynced(call) or _is_called(call):
             continue
         if any(_is_local(run, value, hook) for value in _logged(call)):
             # Lightning warns of it; what ddpify migrates has to be right
@@ -118,6 +119,16 @@ def _logged(call: RankCall) -> Iterator[RankValue]:
     value = call.arg(1, "value") if call.method == "log" else call.arg(0, "dictionary")
     if value is not None:
         yield from (one for _, one in value.keys) if value.keys is not None else (value,)
+
+
+def _is_called(call: RankCall) -> bool:
+    """Whether what is logged is called nearby: ``recall(logits, y)``, ``self.log("r", recall)``.
+    No tensor is; it is a torchmetrics object, whichever dict it was taken from."""
+    value = call.node_of(1, "value")
+    calls = (node for node in ast.walk(scope(call)) if isinstance(node, ast.Call))
+    return isinstance(value, ast.Name) and any(
+        isinstance(one.func, ast.Name) and one.func.id == value.id for one in calls
+    )
 
 
 def _is_local(run: Run, value: RankValue, hook: FunctionDefinition) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ddpify.facts.model import Facts
@@ -87,9 +87,14 @@ def lint(run: Run) -> Iterable[Finding]:
                 who = "only some ranks" if some else "the ranks, each to its own value,"
                 yield _finding(wrap, where, f"{who} {change.spoken}")
         for call in parted_modes(run, wrap):
-            yield _finding(
-                wrap, call, "only some ranks go on to train in another mode (`train`, `eval`)"
-            )
+            found = _finding(wrap, call, "")
+            yield replace(found, message=_MODES, severity=Severity.WARNING)
+
+
+_MODES: Final = (
+    "only some ranks go on to train in another mode (`train`, `eval`): dropout and batch norm work"
+    " otherwise there, and their gradients are averaged with the others'"
+)
 
 
 def _changes(run: Run) -> Iterator[_Change]:

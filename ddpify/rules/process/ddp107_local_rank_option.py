@@ -27,7 +27,7 @@ def _finding(call: RankCall) -> Finding:
     required = call.kwargs.get("required")
     message = "torchrun does not pass this option: every rank takes its default, and so one GPU"
     fix: tuple[Edit, ...] = ()
-    if required is not None and required.constant is True:
+    if required is not None and (required.constant or required.names()):  # `required=int`, too
         message = "torchrun does not pass this option: the program stops"
     elif _is_int(call) and "default" in call.kwargs:
         code = 'int(environ.get("LOCAL_RANK", {}))'
