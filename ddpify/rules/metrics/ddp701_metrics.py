@@ -28,12 +28,10 @@ from ddpify.rules.examples.dealt import DEALT, HANDED_ON
 from ddpify.rules.examples.dealt import NEAR as NOT_DEALT
 from ddpify.rules.metrics.halves import halves
 from ddpify.rules.metrics.in_turns import out_of_order
-from ddpify.rules.metrics.metrics import Evaluation, decided, evaluations, shown
+from ddpify.rules.metrics.metrics import decided, evaluations, shown
 from ddpify.rules.metrics.own_slices import shown_slices
 from ddpify.settings import Settings
 from ddpify.source import Site
-
-_PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau.step"
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -41,7 +39,7 @@ def lint(run: Run) -> Iterable[Finding]:
     for one in evaluations(run):
         uses = [call.site for call in shown(run, one)]
         uses += [guard.site for guard in decided(run, one)]
-        if uses and not _parts_ranks(run, one):
+        if uses:
             yield Finding(
                 "DDP701",
                 uses[0],
@@ -73,16 +71,6 @@ def lint(run: Run) -> Iterable[Finding]:
             "gather the indices of the samples, too, and sort by them",
             ((pairs.site, "paired here with what is in the order of the data set"),),
         )
-
-
-def _parts_ranks(run: Run, of: Evaluation) -> bool:
-    """Whether all ranks follow its numbers, each its own: DDP704 and DDP803 speak of that, and the
-    reduction that mends it mends what is shown."""
-    stepped = (call for call in run.named(_PLATEAU) if call.everywhere)
-    tests = [one.guard.test for one in run.mismatches if one.kind == "local" and one.guard]
-    followed = (*tests, *(value for call in stepped for value in call.args))
-    sites = {loop.site for loop in of.loops}
-    return any(origin.site in sites for value in followed for origin in value.all_origins)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
