@@ -27,7 +27,15 @@ from ddpify.verify.checks.lines import differences, lines
 from ddpify.verify.identity import in_text, same_names
 from tests.projects import VISION, put_fixture
 from tests.support import warm
-from tests.support.torchrun import Completed, finish, kill, start, torchrun
+from tests.support.torchrun import (
+    ATTEMPTS,
+    EXIT_RACE,
+    Completed,
+    finish,
+    kill,
+    start,
+    torchrun,
+)
 from tests.training import judges
 from tests.training.projects import edit
 from tests.training.runs import one_process, side_by_side
@@ -50,8 +58,12 @@ class Project:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         env = {"PATH": path, "SEEDS": "7", "GPU": "0,1"}
         command = ["bash", f"scripts/run_{task}.sh", *SMALL, f"--output-dir={out}"]
-        job = start(command, self.folder, env)
-        said, errors = finish(job)
+        for _ in range(ATTEMPTS):
+            shutil.rmtree(self.folder / out, ignore_errors=True)
+            job = start(command, self.folder, env)
+            said, errors = finish(job)
+            if EXIT_RACE not in errors:
+                break
         assert job.returncode == 0, errors
         assert said.count("Results in : ") == 1, said
         return self.experiment(out)
