@@ -156,3 +156,18 @@ def test_an_interpreter_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "executable", str(folder / "usual"))
     python = str(warm.written(folder, "none"))
     assert done(python, "-c", "print('on')", told={"PYTHONHASHSEED": "3"}) == (0, "on\n", "")
+
+
+def test_a_group_that_is_left_stays(tmp_path: Path) -> None:
+    """So that nothing joins Gloo's threads with the GIL in hand, for which they may wait."""
+    program = tmp_path / "main.py"
+    program.write_text(f"""\
+import weakref
+import torch.distributed as dist
+
+dist.init_process_group("gloo", init_method="file://{tmp_path}/meet", rank=0, world_size=1)
+group = weakref.ref(dist.group.WORLD)
+dist.destroy_process_group()
+print(group() is not None)
+""")
+    assert done("", str(program))[:2] == (0, "True\n")
