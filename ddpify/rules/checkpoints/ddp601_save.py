@@ -20,8 +20,16 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
-from ddpify.rules.shared.meetings import at_once, done_before, for_missing
-from ddpify.rules.shared.outputs import SAME, by_all, checkpoints, difference, its_own, unequal
+from ddpify.rules.shared.meetings import at_once, done_before, for_missing, read_behind
+from ddpify.rules.shared.outputs import (
+    SAME,
+    Write,
+    by_all,
+    checkpoints,
+    difference,
+    its_own,
+    unequal,
+)
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.rules.shared.stored import Stored
 from ddpify.settings import Settings
@@ -56,7 +64,7 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         if at_once(run, write.call) and not done_before(run, write.call):
             damaged = unequal(run, write)
-            mild = Severity.NOTE if for_missing(write.call) else Severity.WARNING
+            mild = Severity.NOTE if _is_cache(run, write) else Severity.WARNING
             yield Finding(
                 "DDP601",
                 write.call.site,
@@ -66,6 +74,13 @@ def lint(run: Run) -> Iterable[Finding]:
                 "save on the rank with number 0 only",
                 difference(run, write) if damaged else (),
             )
+
+
+def _is_cache(run: Run, write: Write) -> bool:
+    """Whether it is written where it is missing, and nobody reads it behind that."""
+    path = write.path
+    read = path is not None and read_behind(run, write.call, path)
+    return for_missing(run, write.call) and not read
 
 
 _DAMAGE = "a damaged file, when two write at once"

@@ -16,15 +16,11 @@ from ddpify.rules.effects.log_levels import by_rank
 from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
-from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.hook_parts import is_part
 from ddpify.rules.shared.meetings import (
     at_once,
     done_before,
-    for_missing,
-    one_path,
-    reads,
-    waited_for,
+    read_behind,
 )
 from ddpify.rules.shared.outputs import (
     SAME,
@@ -121,25 +117,7 @@ def _is_used(run: Run, write: Write) -> bool:
     call = write.call
     if call.name.startswith("logging."):
         return True
-    missing = for_missing(call)
-    where = write.path
-    return where is not None and any(
-        call.order < read.order
-        and one_path(where, path)
-        and not excludes(run, call, read)
-        and not (missing and _in_other_arm(call, read))
-        and not waited_for(run, call, read)
-        for read, path in reads(run)
-    )
-
-
-def _in_other_arm(call: RankCall, read: RankCall) -> bool:
-    """``if not exists(path): write(path)``, ``else: read(path)``."""
-    return any(
-        one.node is other.node and one.holds is not other.holds
-        for one in call.guards
-        for other in read.guards
-    )
+    return write.path is not None and read_behind(run, call, write.path)
 
 
 def _is_quiet(run: Run, call: RankCall) -> bool:

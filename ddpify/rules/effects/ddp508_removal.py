@@ -23,7 +23,7 @@ def lint(run: Run) -> Iterable[Finding]:
         path = removed(call)
         if path is None or own(path) or _may_be_gone(call) or caught(call):
             continue
-        once = for_missing(call) and done_before(run, call)
+        once = for_missing(run, call) and done_before(run, call)
         if by_all(run, call) and at_once(run, call) and not once:
             race = is_race(run, call, path)
             yield Finding(

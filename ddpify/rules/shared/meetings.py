@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankValue
+from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import FILES
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
@@ -155,13 +155,29 @@ def done_before(run: Run, call: RankCall) -> bool:
     """Whether a call is there for files as they were, and one rank has made it before: it wrote
     what was missing, removed what was there, or asked whether to."""
     asked = any(guard.test.has(FILES) for guard in call.guards)
-    return (asked and one_was_first(run, call)) or (for_missing(call) and before_launch(run, call))
+    return (asked and one_was_first(run, call)) or (
+        for_missing(run, call) and before_launch(run, call)
+    )
 
 
-def for_missing(call: RankCall) -> bool:
-    """Whether a call is there for a file that is missing: what was there may be there again."""
-    tests = ((guard, str(guard.test.atoms[0])) for guard in call.guards if guard.test.has(FILES))
-    return any(("not " in text) is guard.holds for guard, text in tests)
+def for_missing(run: Run, call: RankCall) -> bool:
+    """Whether a call is there for a file that is missing: what was there may be there again.
+
+    It stands in an arm, ``if not exists(path):``, or behind ``if exists(path): return …``.
+    """
+    left = (
+        one.guards[-1]
+        for one in run.exits
+        if one.kind == "return" and one.function is call.function and one.order < call.order
+        if one.guards and one.guards[-1] not in call.guards
+    )
+    return any(_says_missing(guard, guard.holds) for guard in call.guards) or any(
+        _says_missing(guard, not guard.holds) for guard in left
+    )
+
+
+def _says_missing(guard: RankGuard, holds: bool) -> bool:
+    return guard.test.has(FILES) and ("not " in str(guard.test.atoms[0])) is holds
 
 
 def reads(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
@@ -178,6 +194,31 @@ def reads(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
             path = call.receiver
         if path is not None and not caught(call):
             yield call, path
+
+
+def read_behind(run: Run, call: RankCall, where: RankValue) -> bool:
+    """Whether what a call writes is read after it by ranks that have not waited for the others.
+
+    What reads it in the other arm of the same condition, on a later start, is not behind it.
+    """
+    missing = for_missing(run, call)
+    return any(
+        call.order < read.order
+        and one_path(where, path)
+        and not excludes(run, call, read)
+        and not (missing and _in_other_arm(call, read))
+        and not waited_for(run, call, read)
+        for read, path in reads(run)
+    )
+
+
+def _in_other_arm(call: RankCall, read: RankCall) -> bool:
+    """``if not exists(path): write(path)``, ``else: read(path)``."""
+    return any(
+        one.node is other.node and one.holds is not other.holds
+        for one in call.guards
+        for other in read.guards
+    )
 
 
 def overtakes(run: Run, first: RankCall, second: RankCall, ranks: int = ALL) -> bool:
