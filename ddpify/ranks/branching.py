@@ -15,7 +15,7 @@ from ddpify.ranks.entries import Unset, with_lack
 from ddpify.ranks.events import Exit
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankGuard, RankLoop, RankValue
-from ddpify.ranks.origins import CLOCK, DATA, IDENTITY, RANDOM, RANK, Origin, Symbol
+from ddpify.ranks.origins import CLOCK, DATA, IDENTITY, RANDOM, RANK, SYNCED, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import Branch, End, Item, Repeat, Split
 from ddpify.ranks.values import asks_presence, merge, narrowed, truth
@@ -65,7 +65,7 @@ def may(test: RankValue, live: int, holds: bool) -> int:
 
 def is_local(m: RankMachine, test: RankValue, live: int) -> bool:
     """Whether each rank may decide this for itself, in a way that is not known here."""
-    if any(isinstance(atom, Symbol) and atom.key == "synced" for atom in test.atoms):
+    if any(isinstance(atom, Symbol) and atom.key == SYNCED for atom in test.atoms):
         return False  # one rank has what the other sent
     if asks_presence(test):
         return False
@@ -233,4 +233,4 @@ def _sources(
 def _told_apart(test: RankValue) -> bool:
     """Whether a condition on the rank is another one on each: ``rank in ranks``."""
     keys = [atom.key for atom in test.atoms if isinstance(atom, Symbol)]
-    return len(set(keys)) == 2 and "synced" not in keys
+    return len(set(keys)) == 2 and SYNCED not in keys

@@ -20,7 +20,7 @@ from ddpify.ranks.collective import Collective
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
-from ddpify.ranks.origins import ITEM, Symbol, of_one_rank
+from ddpify.ranks.origins import ITEM, SYNCED, Symbol, of_one_rank
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import Sized, is_world_size
 from ddpify.ranks.values import key_of, text
@@ -61,7 +61,6 @@ OTHERS: Final = {
 _SAID: Final = {"sum": Of.ALL, "mean": Of.MEAN, "avg": Of.MEAN, "average": Of.MEAN}
 _SCALES: Final = frozenset("scale prescale_factor postscale_factor process_set group".split())
 _OF_FRAMEWORKS: Final = (".world_size", ".num_processes")
-_SYNCED: Final = "synced"  # the key of whatever has become the same on all ranks
 _TURNS: Final = frozenset("T mT t transpose permute swapaxes swapdims movedim".split())
 # What gives the number that it is given.
 _SAME: Final = frozenset("item float cpu detach clone double to cuda numpy tolist round".split())
@@ -257,7 +256,7 @@ def scaled(value: RankValue, site: Site) -> RankValue:
 
 
 def _with(value: RankValue, of: Of, site: Site) -> RankValue:
-    key = key_of(value) if text(value.atoms[0]) != _SYNCED else ""
+    key = key_of(value) if text(value.atoms[0]) != SYNCED else ""
     mark = Mark("mark", of.value, site, of=of, key=key, tensors=value.things)
     return replace(value, deps=value.deps | {mark})
 

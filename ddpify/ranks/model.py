@@ -15,7 +15,7 @@ from zlib import crc32
 
 from ddpify.ranks.attempts import Attempt
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
-from ddpify.ranks.origins import IDENTITY, Origin, Symbol
+from ddpify.ranks.origins import IDENTITY, SYNCED, Origin, Symbol
 from ddpify.ranks.traits import PLAIN, Traits
 from ddpify.source import Site
 
@@ -159,9 +159,7 @@ class RankValue:
 
     def clean(self) -> RankValue:
         """The same, made equal on all ranks."""
-        same = (
-            (Symbol("synced"), Symbol("synced")) if self.atoms[0] != self.atoms[1] else self.atoms
-        )
+        same = (Symbol(SYNCED), Symbol(SYNCED)) if self.atoms[0] != self.atoms[1] else self.atoms
         return replace(self, atoms=same, origins=frozenset(), apart=(), lacks=None)
 
 

@@ -13,6 +13,7 @@ LONGEST_KEY = 1000
 
 ITEM = "Item"  # the operator of ``x[y]`` in a Symbol
 TEXT = "Text"  # that of an f-string, whose operands are its parts
+SYNCED = "synced"  # the key of whatever has become the same on all ranks
 
 
 @dataclass(frozen=True)

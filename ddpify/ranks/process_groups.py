@@ -15,7 +15,7 @@ from ddpify.ranks import (
 from ddpify.ranks.collective import Collective, is_world
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.origins import DATA, LOCAL_RANK, RANK
+from ddpify.ranks.origins import DATA, LOCAL_RANK, RANK, SYNCED
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.required import is_older
 from ddpify.ranks.results import result, with_origin
@@ -88,7 +88,7 @@ def _agree(m: RankMachine, f: RankFrame, shared: Collective) -> None:
 def _sent(item: RankValue, call: RankCall) -> RankValue:
     """An element of a list that was sent: no longer what this rank had in its place."""
     if item == NONE:
-        return symbol("synced")
+        return symbol(SYNCED)
     if item.local and not item.known and not item.things and same(*item.atoms):
         return symbol(f"sent@{call.site}")
     return agreed(item)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ddpify.ranks.collective import Collective, collective
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.origins import Symbol
+from ddpify.ranks.origins import SYNCED, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.sizes import is_world_size
 from ddpify.ranks.values import key_of
@@ -42,8 +42,10 @@ def _is_of_group(shared: Collective) -> bool:
 
 
 def _key(shared: Collective) -> str:
+    """What is summed; "" of what another reduction has made the same: a sum of sums, maybe."""
     value = shared.given(shared.filled)
-    return key_of(value) if value is not None and isinstance(value.atoms[0], Symbol) else ""
+    atom = value.atoms[0] if value is not None else None
+    return atom.key if isinstance(atom, Symbol) and atom.key != SYNCED else ""
 
 
 def _divided(run: Run, call: RankCall, key: str) -> Site | None:

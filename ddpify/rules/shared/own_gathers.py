@@ -12,7 +12,7 @@ from ddpify.rules.shared.fields import makers
 from ddpify.rules.shared.written import attribute_called
 
 _OF_LIBRARIES: Final = ("pytorch_metric_learning.utils.distributed.",)
-_GATHERS: Final = re.compile(r"\b(?:all_gather\w*|AllGather|GatherLayer)\b")
+_GATHERS: Final = re.compile(r"\ball_gather\w*\b")
 _DEPTH: Final = 2
 _STEP: Final = "training_step"
 
@@ -52,6 +52,7 @@ def attribute_of(thing: RankThing) -> tuple[ClassDefinition | None, str]:
 
 
 def _classes(run: Run, names: set[str]) -> list[ClassDefinition]:
+    """The classes of the program that have one of these names."""
     held = (module.classes for module in run.modules.values())
     return [classes[name] for classes in held for name in sorted(names & classes.keys())]
 
