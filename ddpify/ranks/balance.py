@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from itertools import chain, combinations
 
 from ddpify.ranks import apart
 from ddpify.ranks.events import Exit
@@ -65,7 +66,7 @@ class Balance:
             leaving = leaving or any(end.ranks != ALL for end in ends([item]))
             if leaving or parts(item) or may_part(item):
                 parting.append(item)
-            elif any(True for _ in events([item])):
+            elif _has_events(item):
                 self._compare(parting)
                 parting = []
             elif parting:
@@ -79,7 +80,7 @@ class Balance:
             self._report(items, told)
             return
         inner = [item for item in items if _all_ranks(item) and _uneven(item)]
-        inner = _only_one(items, inner) or inner
+        inner = _fewest(items, inner) or inner
         rest = [item for item in items if item not in inner]
         if inner and alike(view(rest, 0), view(rest, 1)):
             for item in inner:
@@ -155,7 +156,8 @@ class Balance:
 
     def _exits_of_loops(self, items: list[Item]) -> None:
         """The same operations, but one rank leaves a loop that the other goes on with."""
-        for end in ends(items):
+        loops = (one for one in flat(items) if isinstance(one, Repeat) and _has_events(one))
+        for end in chain(ends(items), *(ends(loop.body) for loop in loops)):
             if end.ranks != ALL and end.exit.kind in (*LEAVING, "stop"):
                 inside = [e for e in events(items) if e.ranks & ~end.ranks] or list(events(items))
                 if inside:
@@ -240,12 +242,14 @@ class Balance:
             )
 
 
-def _only_one(items: list[Item], uneven: list[Item]) -> list[Item]:
-    """The one of these without which the ranks agree: the others meet each other."""
-    for item in reversed(uneven) if 1 < len(uneven) <= _FEW else ():
-        rest = [one for one in items if one is not item]
-        if alike(view(rest, 0), view(rest, 1)):
-            return [item]
+def _fewest(items: list[Item], uneven: list[Item]) -> list[Item]:
+    """The fewest of these without which the ranks agree: the others meet each other."""
+    few = len(uneven) if len(uneven) <= _FEW else 0
+    for number in range(1, few):
+        for some in combinations(reversed(uneven), number):
+            rest = [one for one in items if one not in some]
+            if alike(view(rest, 0), view(rest, 1)):
+                return [one for one in uneven if one in some]
     return []
 
 
@@ -273,12 +277,16 @@ def _only(arms: tuple[list[Item], list[Item]]) -> Iterator[Event]:
 
 
 def _exit_before(items: list[Item], event: Event, rank: int) -> Exit | None:
-    """The last exit of ``rank`` alone that stands before ``event`` in the order of running."""
+    """The last exit of ``rank`` alone that stands before ``event`` in the order of running, if it
+    does not leave a loop without collectives only."""
     found: Exit | None = None
+    retries = [one for one in flat(items) if isinstance(one, Repeat) and not _has_events(one)]
+    inner = {one for loop in retries for one in flat(loop.body)} - set(ends(retries))
     for item in flat(items):
         if item is event:
             return found
-        if isinstance(item, End) and item.ranks & (1 << rank) and item.ranks != ALL:
+        alone = isinstance(item, End) and item.ranks & (1 << rank) and item.ranks != ALL
+        if alone and item not in inner:
             found = item.exit
     return None
 
@@ -289,6 +297,10 @@ def _later(a: Site, b: Site) -> bool:
 
 def _all_ranks(item: Item) -> bool:
     return item.ranks == ALL and not isinstance(item, (Event, End))
+
+
+def _has_events(item: Item) -> bool:
+    return any(True for _ in events([item]))
 
 
 def _uneven(item: Item) -> bool:

@@ -83,6 +83,7 @@ _DEF = re.compile(
     re.MULTILINE,
 )
 _CALLED = re.compile(r"(\w+)\s*\(")
+_SHORT = 24  # nodes of a question that is read wherever it is asked
 _COMMON = frozenset(
     "__init__ forward __call__ get items append extend join format len range print int str float"
     " isinstance list dict set tuple zip enumerate super max min sum open getattr hasattr".split()
@@ -174,6 +175,7 @@ class Interest:
                 or self.communicates(info)
                 or bool(_ADDS.search(text) or _COLLECTS.search(text))
                 or not self.hot.isdisjoint(info.called() - _COMMON)
+                or _answers(info.node)
                 or self._builds(info)
             )
             self._known[info] = known
@@ -211,6 +213,16 @@ def draws(info: FunctionDefinition, depth: int = 3) -> bool:
     made = (here.classes[name].methods.get("__init__") for name in called & here.classes.keys())
     below = [*(here.functions[name] for name in called & here.functions.keys()), *made]
     return depth > 0 and any(draws(one, depth - 1) for one in below if one is not None)
+
+
+def _answers(node: ast.AST) -> bool:
+    """Whether a function only answers a question: ``return get_worker_info() is not None``."""
+    body = getattr(node, "body", None)
+    last = body[-1] if isinstance(body, list) and len(body) <= 2 else None
+    asked = last.value if isinstance(last, ast.Return) else None
+    return isinstance(asked, (ast.Compare, ast.BoolOp, ast.UnaryOp)) and (
+        len([*ast.walk(asked)]) <= _SHORT
+    )
 
 
 def _is_model(info: ClassDefinition) -> bool:

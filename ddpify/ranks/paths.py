@@ -28,7 +28,7 @@ MAX_STEPS = (
 MAX_TWICE = 200  # how long what follows two open paths may be to be put at the end of both
 MAX_TRIED = 20_000  # of these, for one comparison case by case
 MAX_CASES = 4  # conditions that are taken to hold, and not to hold, one within the other
-_CALLED = re.compile(r"([\w.]+\.\w+)@\d+")  # the answer of a call that is not read
+_CALLED = re.compile(r"([\w.]+\.\w+(?:\(\))?)@\d+")  # the answer of a call that is not read
 Token = Any  # an operation's name, (kind, …) for a nested one, or one of ENDS
 
 
@@ -54,7 +54,8 @@ def alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
         return True
     taken, _Steps.taken = _Steps.taken, max(_Steps.taken, MAX_STEPS - MAX_TRIED)
     try:
-        return _in_each_case(a, b, MAX_CASES)
+        a, b = _same_answers(a), _same_answers(b)
+        return _alike(a, b) or _in_each_case(a, b, MAX_CASES)
     except TooManyPaths:
         return False
     finally:
@@ -79,7 +80,7 @@ def _alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
     for one, other in zip(a, b, strict=False):
         if ABORT in (one, other) or UNREAD in (one, other):
             return True
-        if one != other and not (_loops_alike(one, other) or _asked_again(one, other)):
+        if one != other and not _loops_alike(one, other):
             return False
     longer = a[len(b) :] or b[len(a) :]
     return not any(map(has_operation, longer)) or longer[0] == ABORT or UNREAD in longer[-1:]
@@ -93,16 +94,19 @@ def _loops_alike(one: Token, other: Token) -> bool:
     return loops and one[2] == other[2] and not counted
 
 
-def _asked_again(one: Token, other: Token) -> bool:
-    """Whether both do the same where a function says so, ``is_available()``, which is asked in each
-    arm of a condition on the rank: its answer is taken to be the same."""
-    if not (isinstance(one, tuple) and isinstance(other, tuple)) or not (
-        one[0] == other[0] != "loop"
-    ):
-        return False
-    first, second = (_CALLED.sub(r"\1", token[1]) for token in (one, other))
-    same = first == second != one[1]
-    return same and one[2:] == other[2:]
+def _same_answers(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """The tokens where a function's answer that is not read, ``is_available()``, is taken to be the
+    same whenever it is asked: each arm of a condition on the rank may ask for itself."""
+    out: list[Token] = []
+    for token in tokens:
+        if not isinstance(token, tuple):
+            out.append(token)
+            continue
+        kind, key, *parts = token
+        same = [_same_answers(part) for part in parts]
+        key = _CALLED.sub(r"\1", key)
+        out += _branch(key, *same) if kind == "branch" else ((kind, key, *same),)
+    return tuple(out)
 
 
 def has_operation(token: Token) -> bool:

@@ -223,12 +223,15 @@ def events(items: list[Item], rank: int | None = None) -> Iterator[Event]:
 
 
 def ends(items: list[Item]) -> Iterator[End]:
-    """The exits, nested ones included; of called functions such as end the process in peace:
-    torchrun lets the others go on."""
+    """The exits that lead out of these items, nested ones included; of called functions such as end
+    the process in peace: torchrun lets the others go on."""
     for item in items:
         if isinstance(item, End):
             yield item
             continue
         called = isinstance(item, Inline) and item.ends == "return"
+        within = ("break", "continue") if isinstance(item, Repeat) else ()
         inner = (one for body in bodies(item) for one in ends(body))
-        yield from (one for one in inner if not called or one.exit.kind == "stop")
+        for one in inner:
+            if one.exit.kind == "stop" or (not called and one.exit.kind not in within):
+                yield one
