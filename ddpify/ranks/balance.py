@@ -285,8 +285,9 @@ def _exit_before(items: list[Item], event: Event, rank: int) -> Exit | None:
     for item in flat(items):
         if item is event:
             return found
-        alone = isinstance(item, End) and item.ranks & (1 << rank) and item.ranks != ALL
-        if alone and item not in inner:
+        if not isinstance(item, End) or item in inner:
+            continue
+        if item.ranks & (1 << rank) and item.ranks != ALL:
             found = item.exit
     return None
 
