@@ -281,7 +281,7 @@ def _exit_before(items: list[Item], event: Event, rank: int) -> Exit | None:
     does not leave a loop without collectives only."""
     found: Exit | None = None
     retries = [one for one in flat(items) if isinstance(one, Repeat) and not _has_events(one)]
-    inner = {one for loop in retries for one in flat(loop.body)} - set(ends(retries))
+    inner = {one for loop in retries for one in flat(loop.body)}.difference(ends([*retries]))
     for item in flat(items):
         if item is event:
             return found
