@@ -12,7 +12,6 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
-from ddpify.ranks.prepared import is_model
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import symbol
@@ -78,20 +77,12 @@ def keep(
     args: tuple[RankValue, ...],
     kwargs: dict[str, RankValue],
 ) -> None:
-    """The models that a constructor is given and keeps, if it was not read:
-    ``self.module = module``."""
-    own, *names = method.parameters or ("",)
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    models = {n: v for n, v in given.items() if v.things and all(map(is_model, v.things))}
-    for node in ast.walk(method.node) if models else ():
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            models.pop(node.id, None)
-    body = method.node.body if isinstance(method.node, ast.FunctionDef) else []
-    for node in (one for one in body if isinstance(one, ast.Assign)):
-        name = node.value.id if isinstance(node.value, ast.Name) else ""
-        for target in node.targets if name in models else ():
-            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == own:
-                made.attrs.setdefault(target.attr, models[name])
+    """What a constructor that was not read is given and keeps: ``self.group = group``."""
+    given = {**dict(zip(method.parameters[1:], args, strict=False)), **kwargs}
+    if any(value.things for value in given.values()):
+        for attr, parameter in method.stored.items():
+            if parameter in given and attr not in made.attrs:
+                made.attrs[attr] = given[parameter]
 
 
 def _default(m: RankMachine, info: ClassDefinition, name: str) -> RankValue | None:

@@ -53,6 +53,25 @@ class FunctionDefinition:
         """The names of what it is given by position, its object first."""
         return tuple(one.arg for one in (*self.node.args.posonlyargs, *self.node.args.args))
 
+    @cached_property
+    def stored(self) -> dict[str, str]:
+        """Attributes of its object that are set once, to a parameter as it was given."""
+        own, *names = self.parameters or ("",)
+        nodes = [*ast.walk(self.node)]
+        bound = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        sets = Counter(
+            n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+        )
+        body = self.node.body if isinstance(self.node, ast.FunctionDef) else []
+        return {
+            target.attr: value.id
+            for node in body
+            for target, value in _pairs(node)
+            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == own
+            if isinstance(value, ast.Name) and value.id in names and value.id not in bound
+            if sets[target.attr] == 1
+        }
+
     @property
     def text(self) -> str:
         """The source of a definition, decorators excluded, by whole lines."""
@@ -248,6 +267,17 @@ def index(module: Module, body: list[ast.stmt]) -> None:
                 index(module, getattr(node, part, None) or [])
             for handler in getattr(node, "handlers", ()):
                 index(module, handler.body)
+
+
+def _pairs(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets and what is put there: ``a, b = x, y`` are two."""
+    if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+        return
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=False)
+        else:
+            yield target, node.value
 
 
 def class_info(module: Module, node: ast.ClassDef) -> ClassDefinition:
