@@ -159,12 +159,13 @@ def _note_partial(
     takes: list[int],
     results: list[Any],
 ) -> None:
-    """Keep that one rank goes on without a name, which the other has set in its arm."""
+    """Keep that one rank goes on without a name, which the other may have set in its arm."""
     reasons = (origin for origin in test.origins if origin.kind in IDENTITY)
     why = min(reasons, key=lambda origin: origin.site)
-    for may, (_, _, changes) in zip(takes, results, strict=True):
-        if may in (RANK0, RANK1) and name not in changes:
-            f.partial[name[1]] = (value, may >> 1, why)
+    sets = [may if name in one[2] else 0 for may, one in zip(takes, results, strict=True)]
+    lacking = (takes[0] | takes[1]) & ~(sets[0] | sets[1])
+    if lacking in (RANK0, RANK1):
+        f.partial[name[1]] = (value, lacking >> 1, why)
 
 
 def _is_defined(f: RankFrame, name: str) -> bool:
