@@ -172,7 +172,8 @@ def _combined(value: RankValue, a: RankValue, b: RankValue, divides: bool, site:
     if divides and _is_twice(a, b, site):
         return _with(value, Of.TWICE, site)
     if _is_size(b) or (_is_size(a) and not divides):
-        return _by_size(value, divides, site)
+        surely = _is_number_of_ranks(b if divides or _is_size(b) else a)
+        return _by_size(value, divides, surely, site)
     top, below = marks(a), marks(b)
     if not divides:
         return value
@@ -227,9 +228,10 @@ def _reduced(m: RankMachine, value: RankValue, of: Of, site: Site) -> RankValue:
     return _with(replace(_without(value, set(Of)), items=items), of, site)
 
 
-def _by_size(value: RankValue, divides: bool, site: Site) -> RankValue:
-    """Divided by the number of ranks a sum is a mean; a count times it is that of all."""
-    mean = _with(value, Of.MEAN, site) if Of.ALL in marks(value) else value
+def _by_size(value: RankValue, divides: bool, surely: bool, site: Site) -> RankValue:
+    """Divided by the number of ranks, which ``len(loader)`` is not, a sum is a mean; a count times
+    it is that of all."""
+    mean = _with(value, Of.MEAN, site) if surely and Of.ALL in marks(value) else value
     gone = {Of.ALL, Of.FOLD} if divides else {Of.ALL, Of.FOLD, Of.COUNT, Of.MEAN, Of.TWICE}
     return _without(mean, gone)
 

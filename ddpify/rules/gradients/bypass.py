@@ -45,6 +45,19 @@ def bypasses(run: Run) -> Iterator[tuple[RankCall, RankCall, Wrap]]:
                 yield call, backward, wrap
 
 
+def handed_on(call: RankCall, wrap: Wrap) -> tuple[RankCall, ast.expr] | None:
+    """The call that takes the module out of the wrapper, for a function that calls what it is
+    given, and how it says that: ``cost(model.module, batch)``."""
+    owner = call.node.func
+    own = call.function.parameters if call.function is not None else ()
+    if not call.stack or not isinstance(owner, ast.Name) or owner.id not in own:
+        return None
+    given = call.stack[-1]
+    written = (*given.node.args, *(one.value for one in given.node.keywords))
+    out = [one for one in written if isinstance(one, ast.Attribute) and one.attr == "module"]
+    return (given, out[0]) if len(out) == 1 and comes_after(given, wrap) else None
+
+
 def _is_averaged(run: Run, backward: RankCall, wrap: Wrap) -> bool:
     """Whether the program averages gradients of the model itself, after the backward."""
     later = (one for one in averagings(run) if one.call.order > backward.order)

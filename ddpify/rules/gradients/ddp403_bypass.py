@@ -14,7 +14,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, SINGLE, changed
-from ddpify.rules.gradients.bypass import bypasses
+from ddpify.rules.gradients.bypass import bypasses, handed_on
 from ddpify.settings import Settings
 from ddpify.source import Site
 from ddpify.strategies import of
@@ -138,16 +138,21 @@ def _finding(site: Site, message: str) -> Finding:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per call that goes around the wrapper into a loss."""
     for call, backward, wrap in bypasses(run):
-        text = call.module.text(call.node.func)
+        handed = handed_on(call, wrap)
+        where, said = handed or (call, call.node.func)
         yield Finding(
             "DDP403",
-            call.site,
-            f"`{text}` goes around DistributedDataParallel into the loss: its gradients are never"
-            " averaged",
+            where.site,
+            f"`{where.module.text(said)}` goes around DistributedDataParallel into the loss: its"
+            " gradients are never averaged",
             Severity.ERROR,
             (),
             "call the wrapper, and route what else is needed through forward()",
-            ((backward.site, "the backward"), (wrap.call.site, "wrapped here")),
+            (
+                *(((call.site, "called here"),) if handed is not None else ()),
+                (backward.site, "the backward"),
+                (wrap.call.site, "wrapped here"),
+            ),
         )
 
 

@@ -92,8 +92,11 @@ def _is_in_order(key: str, loader: RankThing) -> bool:
     """Whether a list is the loader's data set, what that was made of, or a part of it:
     ``dataset.names``, and not what may be put into the order of the ranks."""
     data = dataset_of(loader)
-    held = data.sources() if data is not None else ()
-    return any(re.fullmatch(re.escape(one.key) + _PART, key) for one in held)
+    if data is None:
+        return False
+    kept = (text(value.atoms[0]) for thing in data.things for value in thing.attrs.values())
+    held = (*(one.key for one in data.sources()), *kept)
+    return any(re.fullmatch(re.escape(one) + _PART, key) for one in held)
 
 
 def _is_column(key: str, loader: RankThing) -> bool:

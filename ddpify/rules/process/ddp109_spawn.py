@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
-from ddpify.rules.process.spawned import counted_apart, misfits
+from ddpify.rules.process.spawned import counted_apart, local_functions, misfits
 from ddpify.rules.shared.parents import SPAWN
 from ddpify.site import Site
 
@@ -18,8 +18,8 @@ _ASKS = re.compile(rf"""get(?:env)?\(\s*["']{LOCAL}|["']{LOCAL}["']\s+(?:not\s+)
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield one finding per spawn with arguments that do not fit, and per spawn in a program whose
-    processes need torchrun's variables."""
+    """Yield one finding per spawn with arguments that do not fit or of a function that cannot be
+    sent, and per spawn in a program whose processes need torchrun's variables."""
     for one in misfits(run):
         yield Finding(
             "DDP109",
@@ -27,6 +27,15 @@ def lint(run: Run) -> Iterable[Finding]:
             f"each process ends with a TypeError: the function {one.what}",
             Severity.ERROR,
             advice="leave the rank out of args: spawn gives it",
+            because=((one.function, "the function"),),
+        )
+    for one in local_functions(run):
+        yield Finding(
+            "DDP109",
+            one.call.site,
+            f"the processes cannot be sent a function that is local: `{one.what}`",
+            Severity.ERROR,
+            advice="define it at the top level of a file, and give it what it needs as args",
             because=((one.function, "the function"),),
         )
     for spawn, severity, what in counted_apart(run):
@@ -120,7 +129,8 @@ RULE = Rule(
     " runs of two by two three ended with an error, two hung, and in four there were two groups,"
     " each of which went on by itself, without an error. And spawn gives each process its number"
     " before what is in args: with the rank among them the function gets one too many. A group of"
-    " another size than the number of processes never comes together.",
+    " another size than the number of processes never comes together. A lambda, or a function that"
+    " another one defines, cannot be sent: AttributeError, Can't pickle local object.",
     "torch.multiprocessing documentation; BUGS L07 (killed after 40 s)",
     bad=(
         Example(
@@ -132,6 +142,16 @@ RULE = Rule(
                         '    dist.init_process_group("nccl")',
                         mark="  # DDP109",
                     ),
+                ),
+            )
+        ),
+        Example(
+            (
+                (
+                    "main.py",
+                    _PROGRAM.replace(
+                        "work, args=(world,)", "lambda rank: work(rank, world)"
+                    ).format(start=_BY_HAND.format("rank"), mark="  # DDP109"),
                 ),
             )
         ),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Severity
 from ddpify.rules.shared.parents import SPAWN
@@ -16,6 +17,7 @@ from ddpify.rules.shared.syntax import resolved, scope
 from ddpify.site import Site
 
 _DEVICES: Final = "torch.cuda.device_count"
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OPTIONS: Final = "argparse.ArgumentParser.parse_args"
 _CHECKS: Final = re.compile(
     r"assert\b.*(?:device_count|gpu|world)|(?:device_count\(\)|gpus?) *[<>!=]=?"
@@ -44,6 +46,25 @@ def misfits(run: Run) -> Iterator[Misfit]:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             what = f"takes {wanted} arguments and gets {number + 1}, its process's number first"
             yield Misfit(call, what, function)
+
+
+def local_functions(run: Run) -> Iterator[Misfit]:
+    """The spawns of a function that has no place in its module: a lambda, or one that another
+    function defines. Each process is told the function by its name (pickle)."""
+    for call in run.named(SPAWN):
+        target = call.arg(0, "fn")
+        thing = target.things[0] if target is not None and len(target.things) == 1 else None
+        info = thing.info if thing is not None and thing.kind == "function" else None
+        if info is not None and info.owner is None and _is_local(info):
+            yield Misfit(call, info.name, info.site)
+
+
+def _is_local(info: FunctionDefinition) -> bool:
+    """Whether a function is a lambda, or stands within another function."""
+    if isinstance(info.node, ast.Lambda):
+        return True
+    walked = (node for node in ast.walk(info.module.tree) if isinstance(node, _FUNCTIONS))
+    return any(info.node in ast.walk(node) for node in walked if node is not info.node)
 
 
 def counted_apart(run: Run) -> Iterator[tuple[RankCall, Severity, str]]:
@@ -110,7 +131,7 @@ def _taken(thing: RankThing) -> tuple[int, int, Site] | None:
     """How many arguments a function takes by position, at least and at most."""
     info = thing.info if thing.kind == "function" else None
     spec = info.node.args if info is not None else None
-    if info is None or spec is None or info.node.decorator_list:
+    if info is None or spec is None or getattr(info.node, "decorator_list", ()):
         return None
     bound = thing.receiver is not None
     if bound is not (info.owner is not None):
