@@ -15,7 +15,7 @@ from ddpify.ranks.imports import Modules
 from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
-from ddpify.ranks.single import may_be_alone, runs_alone
+from ddpify.ranks.single import is_of_one, may_be_alone, runs_alone
 from ddpify.ranks.ways import way_to
 from ddpify.ranks.words import LOOPS, TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
@@ -86,7 +86,10 @@ class _LintRequest:
 
     def start_of(self, run: Run) -> Site | None:
         """The command that starts a program as one process, if it is one as far as is known."""
-        return self._lone.line(run.start) if self.launchers and may_be_alone(run) else None
+        if not self.launchers:
+            return None
+        plain = self._lone.line(run.start) if may_be_alone(run) else None
+        return plain or (self._lone.line(run.start, launched=True) if is_of_one(run) else None)
 
     def opened(self, reading: Reading) -> frozenset[Path]:
         """Every file that was looked into."""

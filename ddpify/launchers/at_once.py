@@ -9,7 +9,9 @@ from ddpify.launchers.legacy import LEGACY, MODERN
 from ddpify.launchers.script import LOOPS, Command, Script, Word, ancestors, is_left, statement
 
 _WRAPPERS: Final = frozenset(("nohup", "time", "exec", "command", "setsid"))
-_FLAGS: Final = frozenset(("standalone", "no_python", "run_path"))
+_FLAGS: Final = frozenset(
+    "standalone no_python run_path use_env force_multi no_local_rank save_pid no_ssh_check".split()
+)
 _ELSEWHERE: Final = ("standalone", "node_rank")  # a free port, or another machine's
 _DEFAULT: Final = "29500"
 
@@ -52,7 +54,7 @@ def _start(command: Command) -> Word | None:
 
 def _port(script: Script, command: Command, start: Word) -> str:
     """The port that torchrun is told, or takes where it is told none; "" if that is not known."""
-    told = _options(command.words[command.words.index(start) + 1 :])
+    told = own_options(command.words[command.words.index(start) + 1 :])
     by_name = (*command.prefixes, *script.assignments)
     if told is None or any(one.name.startswith("PET_") for one in by_name):
         return ""
@@ -66,8 +68,8 @@ def _port(script: Script, command: Command, start: Word) -> str:
     return port if port.isdecimal() and port != "0" else ""
 
 
-def _options(words: tuple[Word, ...]) -> dict[str, str | None] | None:
-    """torchrun's own options, with None for what the shell fills in; None if it may fill in any."""
+def own_options(words: tuple[Word, ...]) -> dict[str, str | None] | None:
+    """A launcher's options, with None for what the shell fills in; None if it may fill in any."""
     found: dict[str, str | None] = {}
     name = ""
     for word in words:

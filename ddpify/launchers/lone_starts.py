@@ -2,7 +2,8 @@
 
 A program is named in a command that starts it with plain python, and nothing that names it starts
 several: no launcher, no job of several tasks, no script that is handed its name. What is not
-understood counts as several: then nothing is said.
+understood counts as several: then nothing is said. A launcher that is told to start one process
+counts as several, too, unless it is asked whether such a one starts it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from pathlib import Path
 from ddpify.launchers.discover import LauncherKind, kind_of
 from ddpify.launchers.embedded import EmbeddedPiece
 from ddpify.launchers.model import Launch
+from ddpify.launchers.one_process import starts_one
 from ddpify.launchers.reading import launches
 from ddpify.launchers.script import line_starts
 from ddpify.source import Site
 
 _LAUNCHES = (
     r"torchrun|torchx|distributed[./](?:launch|run)\b|accelerate[\"',\s]+launch|mpirun|mpiexec"
-    r"|horovodrun|\bsrun\b|colossalai\s+run|\bdeepspeed\s+(?:-|\S*\.py)"
+    r"|horovodrun|\bsrun\b|colossalai\s+run|(?<![\w-])deepspeed\s+(?:-|\S*\.py)"
 )
 _LAUNCHER = re.compile(_LAUNCHES)
 # In what is written for people a launcher starts something only where it is given something; of
@@ -47,6 +49,7 @@ _SEVERAL = re.compile(
 )
 # A program that a line names; where a launcher starts none, it may be any.
 _PROGRAM = re.compile(r"\.py\b|-m\s+(?!torch\.|accelerate\.)\w")
+_GOES_ON = re.compile(r"\\\r?\n[ \t]*#*")  # a command that is commented out goes on, too
 _BEFORE = (".", "m ", "'", '"')  # what a module's name stands behind
 _PRUNED = frozenset((".git", "node_modules", "site-packages", "__pycache__"))
 _MADE = frozenset(("pyvenv.cfg", "CACHEDIR.TAG"))  # what tools put into the folders that they make
@@ -67,29 +70,34 @@ class LoneStarts:
         inside = (file for file in launchers if file.is_relative_to(root))
         self._launchers = tuple(file for file in inside if kind_of(file.name) is not None)
         self._python = tuple(file for file in python if file.is_relative_to(root))
-        self._known: dict[str, Site | None] = {}
+        self._known: dict[tuple[str, bool], Site | None] = {}
         self.read: frozenset[Path] = frozenset()
 
-    def line(self, script: str) -> Site | None:
-        """A command that starts the script as one process, where nothing starts several."""
-        if script not in self._known:
-            self._known[script] = self._line(script)
-        return self._known[script]
+    def line(self, script: str, launched: bool = False) -> Site | None:
+        """A command that starts the script as one process, where nothing starts several.
 
-    def _line(self, script: str) -> Site | None:
-        named = _Named(script, self._paths)
+        ``launched``: one of a launcher that is told to start one.
+        """
+        if (script, launched) not in self._known:
+            self._known[script, launched] = self._line(_Named(script, self._paths, launched))
+        return self._known[script, launched]
+
+    def _line(self, named: _Named) -> Site | None:
         texts = [(path, text) for path, text in self._texts if named.within(path, text)]
-        found = [one for path, text in texts for one in self._starts(script, path, text)]
-        if not found or None in found or any(named.handed(path, text) for path, text in texts):
+        found = [one for path, text in texts for one in self._starts(named, path, text)]
+        first = next((site for site, launched in found if launched is named.launched), None)
+        several = any(site is None for site, _ in found)
+        if first is None or several or any(named.handed(path, text) for path, text in texts):
             return None
         others = self._others
         elsewhere = others is None or any(named.started(*one) for one in others)
-        return None if elsewhere else found[0]
+        return None if elsewhere else first
 
-    def _starts(self, script: str, path: str, text: str) -> Iterator[Site | None]:
-        """The places of the commands; None for one that may start several."""
-        for piece, launch in launches(path, text, (script,), self._paths):
-            yield None if _may_be_several(piece, launch) else piece.site(launch.site)
+    def _starts(self, named: _Named, path: str, text: str) -> Iterator[tuple[Site | None, bool]]:
+        """The places of the commands, None for one that may start several; if it is a launcher's"""
+        for piece, launch in launches(path, text, (named.script,), self._paths):
+            several = named.is_several(piece, launch)
+            yield None if several else piece.site(launch.site), launch.already_torchrun
 
     @cached_property
     def _texts(self) -> list[tuple[str, str]]:
@@ -118,12 +126,13 @@ class LoneStarts:
 class _Named:
     """How texts name one script: by a path that may be its own, or as a module."""
 
-    def __init__(self, script: str, paths: tuple[str, ...]) -> None:
+    def __init__(self, script: str, paths: tuple[str, ...], launched: bool) -> None:
         name = posixpath.basename(script)
         stem = posixpath.basename(posixpath.dirname(script)) if name == "__main__.py" else name
         module = re.escape(stem.removesuffix(".py"))
         self._words = (name, *(f"{before}{stem.removesuffix('.py')}" for before in _BEFORE))
-        self._script = script
+        self.script = script
+        self.launched = launched
         self._paths = paths
         self._by = re.compile(
             rf"(?P<path>[\w./-]*(?<![\w-]){re.escape(name)})\b"
@@ -132,7 +141,7 @@ class _Named:
 
     def handed(self, path: str, text: str) -> bool:
         """Whether a line of a launcher, which no shell was seen to run, may start it otherwise."""
-        lines = text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
+        lines = self._lines(text)
         launcher = _GIVEN if kind_of(path) is LauncherKind.MARKDOWN else _LAUNCHER
         open_ended = (launcher.search(line) and not _PROGRAM.search(line) for line in lines)
         told = (line for line in lines if _HANDED.search(line) and self.within(path, line))
@@ -145,8 +154,29 @@ class _Named:
         return held and any(self._is_ours(own, found) for found in self._by.finditer(text))
 
     def started(self, path: str, text: str) -> bool:
-        """Whether what is no launcher, and names it, may start it."""
-        return self.within(path, text) and bool(_STARTS.search(text))
+        """Whether a file of the repository that names it may start it."""
+        if kind_of(path) is not None:  # a launcher of another project
+            return self.within(path, text) and self.handed(path, text)
+        return self.within(path, text) and bool(_STARTS.search("\n".join(self._lines(text))))
+
+    def is_several(self, piece: EmbeddedPiece, launch: Launch) -> bool:
+        """Whether a command may start several processes."""
+        if launch.unsupported:
+            return True
+        starts, span = line_starts(piece.text), launch.site.span
+        first = starts[span.line - 1] + span.column
+        command = piece.text[first : starts[span.end_line - 1] + span.end_column]
+        if launch.already_torchrun:
+            return not self._is_one(_GOES_ON.sub(" ", command), piece.text)
+        return bool(_SEVERAL.search(command) or _PEERS.search(piece.text))
+
+    def _lines(self, text: str) -> list[str]:
+        """The lines of a text, without those in which a launcher starts one process."""
+        lines = _GOES_ON.sub(" ", text).splitlines()
+        return [line for line in lines if not self._is_one(line, text)] if self.launched else lines
+
+    def _is_one(self, line: str, text: str) -> bool:
+        return self.launched and len(_HANDED.findall(line)) == 1 and starts_one(line, text)
 
     def _is_ours(self, own: str, found: re.Match[str]) -> bool:
         module = (found["module"] or "").replace(".", "/")
@@ -155,16 +185,7 @@ class _Named:
         meant = [path for path in self._paths if path in places]
         tails = [f"/{one.lstrip('./')}" for one in said]
         ends = [p for p in self._paths for t in tails if f"/{p}".endswith(t) or t.endswith(f"/{p}")]
-        return self._script in (meant or ends)
-
-
-def _may_be_several(piece: EmbeddedPiece, launch: Launch) -> bool:
-    if launch.unsupported:
-        return True
-    starts, span = line_starts(piece.text), launch.site.span
-    first, last = starts[span.line - 1] + span.column, starts[span.end_line - 1] + span.end_column
-    command = piece.text[first:last]
-    return bool(_SEVERAL.search(command) or _PEERS.search(piece.text))
+        return self.script in (meant or ends)
 
 
 def _repository(root: Path) -> Path:

@@ -17,10 +17,11 @@ from ddpify.ranks.run import Run
 
 _DEVICES = ("lightning.fabric.Fabric", "lightning.pytorch.Trainer")
 _SHARED = ("ddp", "fsdp", "deepspeed", "horovod")
+_ENGINE: Final = "deepspeed.initialize"
 _WRAPS: Final = frozenset(
     (
         *(words.DDP, words.FSDP, words.FULLY_SHARD, words.SAMPLER),
-        *("deepspeed.initialize", "horovod.torch.DistributedOptimizer"),
+        *(_ENGINE, "horovod.torch.DistributedOptimizer"),
     )
 )
 _MEETS: Final = words.COLLECTIVE_OPS - words.SESSION_OPS
@@ -28,6 +29,8 @@ _STARTS: Final = re.compile(
     r"spawn\(|\bProcess\(|start_processes|submitit|import ray\b|(?<![.\w])launch\(|_launcher\("
     r"|nprocs?\b|nproc_per_node|sys\.executable|[\"'](?:python3?|torchrun|mpirun|srun)\b"
 )
+_ASKS: Final = re.compile(r"world_?size|get_rank|main_process", re.IGNORECASE)
+_PLACES: Final = frozenset(("set_device", "device", "to", "cuda", "print"))
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ASKS_OF_TORCH: Final = re.compile(r"__name__|is_initialized|is_available")
 
@@ -62,12 +65,30 @@ def is_tested(run: Run) -> bool:
 def may_be_alone(run: Run) -> bool:
     """Whether a script, started as one process, is one to its end, and need not be more: it joins
     a group only where it finds others, starts none, and trains no model for several."""
-    if not run.complete or run.assumed or _trains_for_several(run):
-        return False
+    joins = (*run.openings, *run.named("deepspeed.init_distributed", _ENGINE))
+    return _starts_none(run) and not _trains_for_several(run) and all(map(_is_chosen, joins))
+
+
+def is_of_one(run: Run) -> bool:
+    """Whether a script that a launcher starts as one process has nothing for more: it deals no
+    data, meets no others, and asks neither which rank it is nor how many there are."""
+    asks = any(_ASKS.search(module.source.text) for module in run.modules.values())
+    return _starts_none(run) and not asks and not any(map(_is_for_several, run.calls))
+
+
+def _starts_none(run: Run) -> bool:
+    """Whether a script is read to its end, and starts no other processes."""
     begins = any(run.named(*_DEVICES))
     starts = any(_STARTS.search(module.source.text) for module in run.modules.values())
-    joins = (*run.openings, *run.named("deepspeed.init_distributed", "deepspeed.initialize"))
-    return not begins and not starts and all(map(_is_chosen, joins))
+    return run.complete and not run.assumed and not begins and not starts
+
+
+def _is_for_several(call: RankCall) -> bool:
+    if call.name == _ENGINE:
+        return call.arg(4, "training_data") is not None  # it deals them
+    wraps = call.name in _WRAPS or call.name in prepared.CALLS or call.method in _MEETS
+    here = call.method not in _PLACES and any(value.by_rank for value in call.given)
+    return wraps or here or any(guard.test.by_rank for guard in call.guards)
 
 
 def _trains_for_several(run: Run) -> bool:

@@ -13,7 +13,7 @@ SCRIPT = "tools/infer.py"
 FILES = ("main.py", SCRIPT, "other/infer.py", "demo/show.py", "pkg/__init__.py", "pkg/evaluate.py")
 
 
-def line(folder: Path, script: str, **texts: str) -> str:
+def line(folder: Path, script: str, launched: bool = False, **texts: str) -> str:
     """The place of the start that was found; "" if there is none, or some are of several."""
     for path in FILES:
         _put(folder, path, "import torch\n")
@@ -22,7 +22,7 @@ def line(folder: Path, script: str, **texts: str) -> str:
         _put(folder, path, text)
     python = sorted(folder.rglob("*.py"))
     launchers = sorted(set(folder.rglob("*.md")) | set(folder.rglob("*.sh")))
-    return str(LoneStarts(folder, launchers, python).line(script) or "")
+    return str(LoneStarts(folder, launchers, python).line(script, launched) or "")
 
 
 def _put(folder: Path, path: str, text: str) -> None:
@@ -64,6 +64,74 @@ def test_a_plain_start_is_of_one_process(command: str, tmp_path: Path) -> None:
 def test_what_people_are_told_of_launchers(said: str, alone: bool, tmp_path: Path) -> None:
     text = shell("python tools/infer.py") + said
     assert bool(line(tmp_path, SCRIPT, README_md=text)) is alone
+
+
+OF_ONE = [
+    "torchrun --nproc_per_node=1 tools/infer.py",
+    "torchrun --standalone --nnodes 1 --nproc-per-node 1 tools/infer.py --dist-url env://",
+    "python -m torch.distributed.launch --use_env --nproc_per_node=1 tools/infer.py",
+    "python3 -m torch.distributed.run --nproc_per_node=1 \\\n  -m tools.infer",
+    "deepspeed --num_gpus 1 tools/infer.py --deepspeed --deepspeed_config ds.json",
+    "deepspeed --num_nodes=1 --num_gpus=1 --master_port $PORT tools/infer.py",
+    "deepspeed --include localhost:3 tools/infer.py",
+    "CUDA_VISIBLE_DEVICES=0 deepspeed tools/infer.py",
+    "export CUDA_VISIBLE_DEVICES=2\ndeepspeed tools/infer.py",
+    "deepspeed --num_gpus 1 tools/infer.py\n# torchrun --nproc_per_node=1 \\\n#  tools/infer.py",
+    "torchrun --nproc_per_node=1 tools/infer.py\npython tools/infer.py",
+]
+
+
+@pytest.mark.parametrize("command", OF_ONE)
+def test_a_launcher_of_one_process(command: str, tmp_path: Path) -> None:
+    text = shell(command)
+    assert line(tmp_path, SCRIPT, True, README_md=text).startswith("README.md:")
+    assert line(tmp_path, SCRIPT, README_md=text) == ""
+
+
+OF_MORE = [
+    "python tools/infer.py",
+    "torchrun tools/infer.py",
+    "torchrun --nproc_per_node=$GPUS tools/infer.py",
+    "torchrun --nproc_per_node=1 $OPTIONS tools/infer.py",
+    "torchrun --nproc_per_node=1 --nnodes=2 --node_rank=$1 tools/infer.py",
+    "srun torchrun --nproc_per_node=1 tools/infer.py",
+    "torchrun --nproc_per_node=1 tools/infer.py\n# torchrun --nproc_per_node=4 tools/infer.py",
+    "deepspeed tools/infer.py",
+    "deepspeed --num_gpus 1 --hostfile hosts tools/infer.py",
+    "deepspeed --num_gpus 1 --num_nodes 2 tools/infer.py",
+    "deepspeed --include localhost:0,1 tools/infer.py",
+    "CUDA_VISIBLE_DEVICES=0,1 deepspeed tools/infer.py",
+    "CUDA_VISIBLE_DEVICES=0 deepspeed --num_gpus 2 tools/infer.py",
+    "export CUDA_VISIBLE_DEVICES=$1\ndeepspeed tools/infer.py",
+    "export CUDA_VISIBLE_DEVICES=0\nexport CUDA_VISIBLE_DEVICES=0,1\ndeepspeed tools/infer.py",
+    "CUDA_VISIBLE_DEVICES=0 python main.py\ndeepspeed tools/infer.py",
+]
+
+
+@pytest.mark.parametrize("command", OF_MORE)
+def test_a_launcher_that_may_start_more(command: str, tmp_path: Path) -> None:
+    assert line(tmp_path, SCRIPT, True, README_md=shell(command)) == ""
+
+
+@pytest.mark.parametrize(("number", "alone"), [("1", True), ("2", False)])
+@pytest.mark.parametrize("name", ["job_yaml", "tools__infer_py", "docs__use_md", "more__run_sh"])
+def test_what_else_names_a_launcher_of_one(
+    name: str, number: str, alone: bool, tmp_path: Path
+) -> None:
+    said = f"torchrun --nproc_per_node={number} tools/infer.py\n"
+    given = {"README_md": shell("torchrun --nproc_per_node=1 tools/infer.py"), name: said}
+    assert bool(line(tmp_path, SCRIPT, True, **given)) is alone
+
+
+def test_another_project_of_the_repository_speaks_of_its_own(tmp_path: Path) -> None:
+    """Its README has launchers, and names a program, each for itself."""
+    root = tmp_path / "part"
+    _put(root, "infer.py", "")
+    _put(root, "README.md", shell("python infer.py"))
+    _put(tmp_path, "other/README.md", "The infer.py script is short.\n\n" + shell("bash all.sh"))
+    (tmp_path / ".git").mkdir()
+    starts = LoneStarts(root, [root / "README.md"], [root / "infer.py"])
+    assert starts.line("infer.py")
 
 
 SEVERAL = [

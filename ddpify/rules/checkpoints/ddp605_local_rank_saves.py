@@ -13,6 +13,7 @@ from ddpify.rules.examples.process import PROCESS, TRAINING
 from ddpify.rules.shared.doubts import asks
 from ddpify.rules.shared.folders import spelled
 from ddpify.rules.shared.nodes import asks_for_node, one_node
+from ddpify.rules.shared.options import default_of, options_in
 from ddpify.rules.shared.outputs import Write, by_all, checkpoints, difference, files, its_own
 from ddpify.rules.shared.written import given_nodes, texts
 
@@ -35,7 +36,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 write.call.site,
                 f"the first process of every node writes this {write.noun}: damaged on a shared"
                 " disk",
-                Severity.WARNING,
+                Severity.NOTE if _by_default_on_node(run, write) else Severity.WARNING,
                 advice="ask for the global rank: RANK, or torch.distributed.get_rank()",
                 because=((guard.site, "decided by the local rank"),),
             )
@@ -98,6 +99,17 @@ def _on_node(write: Write) -> bool:
     said = [*texts(given_nodes(call)), *(value.constant for value in call.given)]
     said += [spelled(write.path, 0)] if write.path is not None else []
     return any(isinstance(text, str) and text.startswith(NODE_ROOTS) for text in said)
+
+
+def _by_default_on_node(run: Run, write: Write) -> bool:
+    """Whether the path begins with an option which is a folder of the node unless another is said:
+    ``--cache /tmp/rows``, of which each node has its own."""
+    if write.path is None:
+        return False
+    text = spelled(write.path, 0)
+    begins = (one for one in options_in(write.path) if text.startswith(spelled(one, 0)))
+    defaults = (default_of(run, one) for one in begins)
+    return any(isinstance(one, str) and one.startswith(NODE_ROOTS) for one in defaults)
 
 
 RULE = Rule(

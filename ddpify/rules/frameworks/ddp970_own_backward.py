@@ -8,6 +8,7 @@ from typing import Final
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import Maybe, text
+from ddpify.ranks.words import DDP
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.accelerated import ACCELERATED, FABRICATED
@@ -25,7 +26,7 @@ from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.wrapped import live
 
 _SCALED: Final = ("16-mixed", "16", 16)
-
+_WRAPPER: Final = DDP.rpartition(".")[2]
 
 _BACK: Final = (
     "the backward goes past the engine: DeepSpeed before its PR #7665 then neither averages the"
@@ -33,6 +34,12 @@ _BACK: Final = (
     Severity.WARNING,
     (),
     "engine.backward(loss), then engine.step()",
+)
+_SCALE: Final = (
+    "the backward goes past the engine: the DistributedDataParallel in it averages the gradients,"
+    " but nobody scales the loss where fp16 is switched on",
+    Severity.NOTE,
+    *_BACK[2:],
 )
 _STEP: Final = (
     "the engine does not step: it neither counts the micro-batches nor clears what it has reduced",
@@ -76,10 +83,19 @@ def _past_engines(run: Run) -> Iterator[Finding]:
                 continue
             without = any(excludes(run, one, backward) for one in arms)
             if not (without or _needs_what_is_not_there(run, backward)):  # a start without it
-                yield Finding("DDP970", backward.site, *_BACK, because=because)
+                harm = _SCALE if _averages(engine) else _BACK
+                yield Finding("DDP970", backward.site, *harm, because=because)
         for step in run.methods("step") if "step" not in called and "backward" in called else ():
             if text(step.receiver.atoms[0] if step.receiver else "") == f"optimizer@{engine.site}":
                 yield Finding("DDP970", step.site, *_STEP, because=because)
+
+
+def _averages(engine: RankCall) -> bool:
+    """Whether what the engine is given is a wrapper already, torch's, Apex' or another: its hooks
+    run in any backward."""
+    model = engine.arg(1, "model")
+    names = model.names() if model is not None else set()
+    return bool(names) and all(name.rpartition(".")[2] == _WRAPPER for name in names)
 
 
 def _needs_what_is_not_there(run: Run, backward: RankCall) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.options import PARSE, destination, flags, is_said
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 
 _LOCAL = re.compile(r"--?local[_-]rank")
@@ -17,6 +19,14 @@ def option_of(thing: RankThing) -> str:
     if thing.kind != "attribute" or owner is None or not owner.name.endswith(PARSE):
         return ""
     return thing.name.rpartition(".")[2]
+
+
+def options_in(value: RankValue) -> Iterator[RankValue]:
+    """The options that a value is computed from."""
+    for thing in value.sources():
+        if thing.receiver is not None and option_of(thing):
+            known = Symbol(f"{thing.receiver.key}.{option_of(thing)}")
+            yield RankValue((known, known), (thing,))
 
 
 def additions(run: Run) -> list[RankCall]:
