@@ -138,7 +138,11 @@ def _is_of_shards(one: RankCall) -> bool:
 def _is_polled(m: RankMachine, one: RankCall) -> bool:
     """Whether a file is looked for again while the program trains: each rank when it comes by."""
     training = training_loops(m.run.calls) if one.loops else frozenset()
-    return any(loop.trains or loop.node in training for loop in one.loops)
+    # a loop around the start of all ranks is none of theirs: each round begins with new ones
+    starts = (call for call in m.run.calls if one.loops and call.name == names.SPAWN)
+    around = {loop.node for call in starts for loop in call.loops}
+    own = (loop for loop in one.loops if loop.node not in around)
+    return any(loop.trains or loop.node in training for loop in own)
 
 
 def _by_its_name(m: RankMachine, one: RankCall) -> RankValue | None:
