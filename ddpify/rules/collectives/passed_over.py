@@ -105,8 +105,9 @@ def is_retried(call: RankCall, tried: Attempt) -> bool:
     own, _ = _around(call, tried)
     place = call.place_in(tried.body)
     loop = own[-1].node if own else None
-    endless = isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant)
-    if place is None or not endless or call.method not in EMPTY:
+    if not isinstance(loop, ast.While) or not isinstance(loop.test, ast.Constant):
+        return False
+    if place is None or call.method not in EMPTY:
         return False
     module = own[-1].module
     for node in ast.walk(loop):
