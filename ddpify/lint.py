@@ -186,7 +186,7 @@ def _weighed(run: Run, one: Finding) -> Finding:
     """
     inside = not run.tested or one.site.path == run.start.partition(":")[0]
     severity = one.severity if inside and run.once(_is_proven) else Severity.NOTE
-    return replace(one, way=way_to(run, one.site), severity=severity)
+    return replace(one, way=one.way or way_to(run, one.site), severity=severity)
 
 
 def _is_serious(one: Finding) -> bool:

@@ -164,6 +164,8 @@ def _with_element(
         if key < len(items):
             items[key] = value
         changed = replace(base, items=tuple(items))
+    elif base.items and not index.known and not index.by_rank:
+        changed = containers.with_item_somewhere(base, index, value)
     elif not any(t.kind == "external" for t in base.things):
         changed = replace(
             base, deps=base.deps | value.deps | frozenset(value.things), items=None, keys=None

@@ -23,6 +23,7 @@ _JOINS: Final = frozenset(
     | {*words.OTHER_RANK_VARIABLES, *words.OTHER_SIZE_VARIABLES}
 )
 _SEVERAL = ("get_world_size() > 1", "is_initialized()")  # asked by several ranks, it holds
+_LEAVES: Final[dict[type[ast.stmt], str]] = {ast.Break: "break", ast.Return: "return"}
 _EXITS = ("exit", "quit", "abort", "Abort")  # `sys.exit`, `os._exit`, `abort_job`
 
 
@@ -30,13 +31,14 @@ _EXITS = ("exit", "quit", "abort", "Abort")  # `sys.exit`, `os._exit`, `abort_jo
 class Handler:
     """An ``except``; ``names`` are the last parts of the errors it is for, none if for all.
 
-    ``ends``: it ends the process, or leaves by way of an error.
+    ``ends``: it ends the process, or leaves by way of an error; ``leaves``: the loop or function.
     """
 
     site: Site
     body: Site
     names: frozenset[str]
     ends: bool
+    leaves: str = ""  # "break" or "return", where nothing but that can be its end
 
     def is_for(self, errors: Set[str]) -> bool:
         """Whether it surely catches one of these."""
@@ -82,7 +84,13 @@ def attempts(source: Source, tree: ast.AST) -> Iterator[Attempt]:
 def attempt(source: Source, node: ast.Try) -> Attempt:
     """What a ``try`` statement says."""
     handlers = tuple(
-        Handler(source.site(h), _whole(source, h.body), frozenset(_names(h.type)), ends(h.body))
+        Handler(
+            source.site(h),
+            _whole(source, h.body),
+            frozenset(_names(h.type)),
+            ends(h.body),
+            _LEAVES.get(type(h.body[-1]), ""),
+        )
         for h in node.handlers
     )
     below = (one for statement in node.body for one in ast.walk(statement))

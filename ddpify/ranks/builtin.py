@@ -38,6 +38,7 @@ from ddpify.ranks.values import (
     SHARDED,
     TENSOR,
     TRUE,
+    Length,
     constant,
     key_of,
     of,
@@ -192,7 +193,8 @@ def _len(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
         count = replace(count, origins=picked.in_number(one.args[0]))
         return mixing.counted(count, one.args[0], one.site)
     # as many as were put in, whatever they are: times, losses
-    return _agreed(f"{one.name}@{one.site}", one) if one.args else None
+    length = Length(f"{one.name}@{one.site}", of=one.args[0]) if one.args else None
+    return replace(_agreed(length.key, one), atoms=(length, length)) if length else None
 
 
 def _hash(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:

@@ -18,7 +18,7 @@ from ddpify.ranks.options import OneOf
 from ddpify.ranks.origins import found_under
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
-from ddpify.ranks.values import constant, gathered, key_of, merge, per_rank, symbol
+from ddpify.ranks.values import constant, gathered, key_of, merge, per_rank, spread, symbol
 
 MAX_ITEMS = 8  # of a list that grows; what is put in after these is remembered as its source
 ANY: Final = "**"  # the entry under a name that is not known
@@ -68,11 +68,24 @@ def with_entry(base: RankValue, key: RankValue, value: RankValue) -> RankValue:
     """The dict with one more entry."""
     entries = dict(base.keys or ())
     name = entry_name(key)
-    if name is None and ANY in entries:
-        held = [entries[ANY], value]
-        value = merge("entry", (held, held), frozenset())
-    entries[name or ANY] = there(value)
+    if name is None:
+        entries = {one: _either(held, key, value) for one, held in entries.items()}
+        entries.setdefault(ANY, there(value))
+    else:
+        entries[name] = there(value)
     return replace(base, keys=tuple(entries.items()))
+
+
+def with_item_somewhere(base: RankValue, index: RankValue, value: RankValue) -> RankValue:
+    """The list with another element in a place that is not known: any may be the one."""
+    items = tuple(_either(held, index, value) for held in base.items or ())
+    return replace(base, items=items, origins=base.origins | spread(value) | index.origins)
+
+
+def _either(held: RankValue, place: RankValue, value: RankValue) -> RankValue:
+    """An element that is another one now, if its place was meant."""
+    found = merge("entry", ([held, value], [held, value]), frozenset())
+    return replace(found, origins=found.origins | place.origins)
 
 
 def elements(value: RankValue) -> tuple[RankValue, ...] | None:

@@ -8,12 +8,23 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.python.words import ITERATES
-from ddpify.ranks import containers, sizes, words
+from ddpify.ranks import containers, picked, sizes, words
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import BATCHES, DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import NONE, Many, differs, holders, merge, spread, symbol, turn
+from ddpify.ranks.values import (
+    NONE,
+    Length,
+    Many,
+    constant,
+    differs,
+    holders,
+    merge,
+    spread,
+    symbol,
+    turn,
+)
 
 MAX_UNROLLED, MAX_WORDS = 6, 4
 STREAMS = ("torch.utils.data.IterableDataset", "torch.utils.data.dataset.IterableDataset")
@@ -22,8 +33,25 @@ STREAMS = ("torch.utils.data.IterableDataset", "torch.utils.data.dataset.Iterabl
 def unrolled(over: RankValue) -> tuple[RankValue, ...] | None:
     """The elements of a short list of objects or words: the loop's body is run for each."""
     if over.items is None or not 0 < len(over.items) <= MAX_UNROLLED:
-        return None
+        return words_in(over) or _numbered(over)
     return over.items if any(item.things for item in over.items) or words_in(over) else None
+
+
+def _numbered(over: RankValue) -> tuple[RankValue, ...] | None:
+    """The rounds of ``range(len(models))`` and ``enumerate(models)``."""
+    made = over.made_by("builtins.range", "builtins.enumerate")
+    call = made.call if made is not None else None
+    if made is None or call is None or not call.args:
+        return None
+    pairs = made.name == "builtins.enumerate"
+    length, start = call.args[0].atoms[0], 0
+    listed = length.of if isinstance(length, Length) and len(call.args) == 1 else NONE
+    if pairs:
+        listed, start = call.args[0], (call.arg(1, "start") or constant(0)).constant
+    if picked.rows_of(listed) is None or unrolled(listed) is None or not isinstance(start, int):
+        return None
+    rounds = [(constant(number), one) for number, one in enumerate(listed.items or (), start)]
+    return tuple(containers.pair(*both) if pairs else both[0] for both in rounds)
 
 
 def words_in(over: RankValue) -> tuple[RankValue, ...]:

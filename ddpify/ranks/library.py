@@ -21,6 +21,7 @@ from ddpify.ranks import (
     environment,
     hooks,
     inflight,
+    measured,
     mixing,
     naming,
     objects,
@@ -37,7 +38,7 @@ from ddpify.ranks.collective import collective, is_world
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import BATCHES, CLOCK, FILES, HASH, IDENTITY, PART, PIECE, RANK, STRIDE
+from ddpify.ranks.origins import CLOCK, FILES, HASH, RANK
 from ddpify.ranks.passes import differentiated, is_scaler, training_loops
 from ddpify.ranks.process_groups import (
     is_initialized,
@@ -138,7 +139,11 @@ def _is_of_shards(one: RankCall) -> bool:
 def _is_polled(m: RankMachine, one: RankCall) -> bool:
     """Whether a file is looked for again while the program trains: each rank when it comes by."""
     training = training_loops(m.run.calls) if one.loops else frozenset()
-    return any(loop.trains or loop.node in training for loop in one.loops)
+    # a loop around the start of all ranks is none of theirs: each round begins with new ones
+    starts = (call for call in m.run.calls if one.loops and call.name == names.SPAWN)
+    around = {loop.node for call in starts for loop in call.loops}
+    own = (loop for loop in one.loops if loop.node not in around)
+    return any(loop.trains or loop.node in training for loop in own)
 
 
 def _by_its_name(m: RankMachine, one: RankCall) -> RankValue | None:
@@ -299,8 +304,7 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if method in words.FRAMEWORK_MAINS:  # the Hugging Face Trainer's is a method
         found = [attributes.framework_rank(m, t, method, one.site) for t in receiver.things]
         return found[0] if len(found) == 1 and found[0] is not None else result(one)
-    sized = method in _SIZES and (not receiver.has(RANK) or _is_batch(receiver))
-    return _size(one, receiver) if sized else result(one)
+    return measured.size(one, receiver) or result(one)
 
 
 def _filtered(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
@@ -312,31 +316,6 @@ def _filtered(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     asked = m.call_method(f, given, "filter", one.node, record)
     functions = all(thing.kind == "function" for thing in given.things)
     return asked or (m.apply(f, given, one.node, record) if functions else result(one))
-
-
-_SIZES: Final = frozenset("size numel nelement dim".split())
-
-
-def _is_batch(value: RankValue) -> bool:
-    """Whether it is what a loader deals, and no part of it that the rank picks: of a sampler that
-    is given the rank, what it deals is told by it."""
-    said = {origin.what for origin in value.origins}
-    return BATCHES in said and said.isdisjoint(_PICKED_BY_RANK)
-
-
-_PICKED_BY_RANK: Final = (PART, PIECE, STRIDE)
-
-
-def _size(one: RankCall, receiver: RankValue) -> RankValue:
-    """``x.size(0)``, as ``x.shape[0]``: ranks have equally many samples, which are this rank's."""
-    made = result(one)
-    own = picked.in_number(receiver) if one.method != "dim" else frozenset()
-    told = not receiver.has(RANK)
-    agreed = frozenset(origin for origin in made.origins if told and origin.kind in IDENTITY)
-    value = replace(made, origins=agreed | own)
-    axis = one.arg(0, "dim")
-    first = axis is None or axis.constant in (None, 0)
-    return mixing.counted(value, receiver, one.site) if first else value
 
 
 # -- builtins --------------------------------------------------------------------------------------
@@ -365,6 +344,7 @@ def _known_and_rest(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
 _HF_WAYS: Final = ("train", "evaluate", "predict")
 _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValue | None]]] = {
     **builtin.HANDLERS,
+    **measured.HANDLERS,
     **dict.fromkeys(words.RANK_CALLS, rank_of_group),
     **dict.fromkeys(words.LOCAL_RANK_CALLS, local_rank),
     **dict.fromkeys(words.SIZE_CALLS, world_size),

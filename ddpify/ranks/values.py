@@ -49,6 +49,14 @@ class Many(Symbol):
 
 
 @dataclass(frozen=True)
+class Length(Symbol):
+    """``len(items)``; ``of``: the list as it was."""
+
+    of: Any = field(default=None, compare=False, repr=False)
+    __hash__ = Symbol.__hash__
+
+
+@dataclass(frozen=True)
 class OwnRows(Symbol):
     """``rows[a:b:c]`` with bounds that say the rank; ``rows``: of how many, if that is known."""
 

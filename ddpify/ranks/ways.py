@@ -20,9 +20,19 @@ def way_to(run: Run, site: Site) -> tuple[tuple[Site, str], ...]:
 
     Of a part of a program that no script is seen to enter, it begins at that function.
     """
+    return _way(run, site, *_nearest(run, site))
+
+
+def way_of(run: Run, call: RankCall) -> tuple[tuple[Site, str], ...]:
+    """The calls that lead to this one, where others may lead to its place as well."""
+    return _way(run, call.site, call.stack, call.function)
+
+
+def _way(
+    run: Run, site: Site, stack: tuple[RankCall, ...], function: FunctionDefinition | None
+) -> tuple[tuple[Site, str], ...]:
     if run.script and site.path == run.start:
         return ()
-    stack, function = _nearest(run, site)
     steps = list(zip(stack, [*(call.function for call in stack[1:]), function], strict=False))
     while len(steps) > 1 and run.script and steps[1][0].module.path == run.start:
         del steps[0]  # calls within the script do not help

@@ -319,3 +319,34 @@ class Waiting:
             dist.barrier()
 """
     assert only(tmp_path, "DDP801", {"lib.py": lib}).site.span.line == 13
+
+
+METER = """import torch.distributed as dist
+
+
+class Log:
+    def line(self, text):
+        if dist.get_rank() == 0:
+            print(text)
+"""
+
+
+def test_the_way_is_that_of_the_call_that_is_meant(tmp_path: Path) -> None:
+    """Others lead into the same helper before it."""
+    body = """from log import Log
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+log = Log()
+log.line("begin")
+data = TensorDataset(torch.randn(64, 4))
+loader = DataLoader(data, sampler=DistributedSampler(data))
+model = DDP(nn.Linear(4, 1))
+total = 0.0
+with torch.no_grad():
+    for (x,) in loader:
+        total += model(x).sum().item()
+log.line(total)
+"""
+    found = only(tmp_path, "DDP701", {"main.py": HEAD + body + END, "log.py": METER})
+    assert way(found) == ["main.py:20: calls Log.line()"]

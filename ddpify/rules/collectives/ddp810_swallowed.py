@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.attempts import Handler, ends
+from ddpify.ranks.attempts import Attempt, Handler, ends
 from ddpify.ranks.frames import node_of_function
 from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import COLLECTIVE_CALLS
 from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.collectives.passed_over import is_repeated, met_alone, skipped
+from ddpify.rules.collectives.passed_over import (
+    EMPTY,
+    goes_on,
+    is_repeated,
+    is_retried,
+    met_alone,
+    skipped,
+)
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.exchanges import exchanges
+from ddpify.rules.shared.parents import is_on_its_own
 
-_EMPTY: Final = frozenset({"barrier", "monitored_barrier", "wait_for_everyone"})
+_GOES_ON: Final = (
+    "a rank that fails here goes on alone: its later collectives pair with other ones of the"
+    " others, which gives wrong numbers or a hang"
+)
+_LEAVES: Final = (
+    "a rank that fails here leaves alone, as if all were well: the others wait for it, and what"
+    " started them sees no error"
+)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -25,15 +40,26 @@ def lint(run: Run) -> Iterable[Finding]:
         if call.ranks != ALL and call.name in COLLECTIVE_CALLS:
             continue  # the others do not come to it: DDP806 says so where that is wrong
         for tried in call.swallows:
-            if call.method in _EMPTY and call.site == tried.body:
-                continue  # nothing here fails on one rank alone
+            if (call.method in EMPTY and call.site == tried.body) or is_retried(call, tried):
+                continue  # nothing here fails on one rank alone, or it tries again
             agreed = any(one.place_in(handler.body) for one in met for handler in tried.handlers)
             if is_repeated(call, tried) and not agreed:
-                for handler in tried.passes_over(met_alone(run, call, tried)):
-                    if not _ends_in_helper(run, handler):
-                        yield _finding(call, handler)
+                yield from _passed_over(run, call, tried, met)
     for call, handler in skipped(run, met):
-        yield _finding(call, handler)
+        yield _finding(call, handler, _GOES_ON)
+
+
+def _passed_over(
+    run: Run, call: RankCall, tried: Attempt, met: list[RankCall]
+) -> Iterator[Finding]:
+    """The handlers after which a rank goes on, or leaves without a word to those that wait."""
+    for handler in tried.passes_over(met_alone(run, call, tried)):
+        if _ends_in_helper(run, handler):
+            continue
+        if goes_on(call, tried, handler, met):
+            yield _finding(call, handler, _GOES_ON)
+        elif not is_on_its_own(run, call):
+            yield _finding(call, handler, _LEAVES)
 
 
 def _ends_in_helper(run: Run, handler: Handler) -> bool:
@@ -47,12 +73,11 @@ def _ends_in_helper(run: Run, handler: Handler) -> bool:
     )
 
 
-def _finding(call: RankCall, handler: Handler) -> Finding:
+def _finding(call: RankCall, handler: Handler, message: str) -> Finding:
     return Finding(
         "DDP810",
         handler.site,
-        "a rank that fails here goes on alone: its later collectives pair with other ones of the"
-        " others, which gives wrong numbers or a hang",
+        message,
         Severity.ERROR,
         advice="let the error end the job, or let the ranks agree to skip before anything is sent",
         because=((call.site, "the ranks meet here"),),

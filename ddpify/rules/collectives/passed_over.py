@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks.attempts import Attempt, Handler, raised_by
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.exchanges import JOINS
 
+EMPTY: Final = frozenset({"barrier", "monitored_barrier", "wait_for_everyone"})
 _READERS: Final = frozenset({"torch.load", "numpy.load", "builtins.open"})
 _OF_FILES: Final = frozenset("OSError IOError FileNotFoundError EOFError".split())
 # What a sample raises that is too long, out of the vocabulary, or of another shape.
@@ -70,8 +71,53 @@ def is_passed_over(call: RankCall) -> bool:
 
 def is_repeated(call: RankCall, tried: Attempt) -> bool:
     """Whether a loop around the ``try`` goes on with the next round."""
+    return any(_around(call, tried))
+
+
+def _around(call: RankCall, tried: Attempt) -> tuple[list[RankLoop], list[RankLoop]]:
+    """The loops around a ``try`` in its function, and those around the calls of that."""
     depth = next((n for n, one in enumerate(call.way) if one.site.within(tried.body)), None)
-    return depth is not None and any(
-        tried.site.within(loop.site) or any(loop in one.loops for one in call.way[:depth])
-        for loop in call.way[depth].loops
-    )
+    if depth is None:
+        return [], []
+    loops = call.way[depth].loops
+    before = [loop for loop in loops if any(loop in one.loops for one in call.way[:depth])]
+    own = (loop for loop in loops if loop not in before)
+    return [loop for loop in own if tried.site.within(loop.site)], before
+
+
+def goes_on(call: RankCall, tried: Attempt, handler: Handler, met: list[RankCall]) -> bool:
+    """Whether a rank comes to more exchanges after a handler that passes an error at one over."""
+    own, before = _around(call, tried)
+    if handler.leaves == "return":
+        left, rest = own[:1], before
+    elif handler.leaves == "break" and own:
+        left, rest = own[-1:], [*before, *own[:-1]]
+    else:
+        return True
+    gone = left[0].site if left else tried.site
+    later = (one for one in met if one.order > call.order)
+    return bool(rest) or any(one.place_in(gone) is None for one in later)
+
+
+def is_retried(call: RankCall, tried: Attempt) -> bool:
+    """Whether nothing can fail behind a barrier in a ``try`` that is repeated until it comes there:
+    however often a rank has tried, it meets the others once. ``while True: try: …; return``."""
+    own, _ = _around(call, tried)
+    place = call.place_in(tried.body)
+    loop = own[-1].node if own else None
+    if not isinstance(loop, ast.While) or not isinstance(loop.test, ast.Constant):
+        return False
+    if place is None or call.method not in EMPTY:
+        return False
+    module = own[-1].module
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Try) and module.site(node) == tried.site:
+            behind = [one for one in node.body if place < module.site(one)]
+            return bool(behind) and all(map(_hands_out, behind))
+    return False
+
+
+def _hands_out(node: ast.stmt) -> bool:
+    """``return rows``, ``yield rows``, ``break``: the round has done what it was for."""
+    given = isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield)
+    return given or isinstance(node, (ast.Return, ast.Break))

@@ -11,6 +11,7 @@ from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
 from ddpify.ranks.run import Run
+from ddpify.ranks.ways import way_of
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import (
@@ -37,17 +38,19 @@ from ddpify.source import Site
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per evaluated loader whose numbers only one rank's samples went into."""
     for one in evaluations(run):
-        uses = [call.site for call in shown(run, one)]
-        uses += [guard.site for guard in decided(run, one)]
-        if uses:
+        call = next(shown(run, one), None)
+        guard = next(decided(run, one), None) if call is None else None
+        use = call or guard
+        if use is not None:
             yield Finding(
                 "DDP701",
-                uses[0],
+                use.site,
                 "this is rank 0's share of the samples only: the other ranks' results are left out",
                 Severity.ERROR,
                 (),
                 "all_reduce the sums and counts before they are divided",
-                ((one.loader.site or uses[0], "its loader deals the samples"),),
+                ((one.loader.site or use.site, "its loader deals the samples"),),
+                way=way_of(run, call) if call is not None else (),
             )
     for call, cut in shown_slices(run):
         yield Finding(

@@ -78,7 +78,7 @@ def evaluations(run: Run) -> Iterator[Evaluation]:
     for loader, loops in found.items():
         if any(uses[loop.node] > 1 for loop in loops) and is_whole(run, loader):
             continue  # its numbers look like those of the other, which is dealt
-        some = _put_together(run, loader)
+        some = _put_together(run, loader) or any(_may_hold(run, one, loops) for one in run.calls)
         yield Evaluation(loader, tuple(loops), _left_out(run) if some else None)
 
 
@@ -111,6 +111,30 @@ def _put_together(run: Run, loader: RankThing) -> bool:
         if puts and any(loader in value.sources() for value in call.inputs):
             return True
     return False
+
+
+def _may_hold(run: Run, call: RankCall, loops: list[RankLoop]) -> bool:
+    """Whether a function with such a loop leads to a reduction of what an object of the program
+    holds, and nobody is seen to have put there: it may be what the loop has left."""
+    if call.method not in _REDUCING or not call.stack:
+        return False
+    entered = [one.function.site for one in call.way if one.function is not None]
+    held = (thing for value in call.inputs for thing in value.sources())
+    given = run.once(_given_names)
+    return any(_is_of_ours(one) and one.name.rpartition(".")[2] not in given for one in held) and (
+        any(loop.site.within(site) for loop in loops for site in entered)
+    )
+
+
+def _is_of_ours(thing: RankThing) -> bool:
+    """Whether it is an attribute of an object of a class of the program."""
+    owner = thing.receiver if thing.kind == "attribute" else None
+    return owner is not None and owner.cls is not None
+
+
+def _given_names(run: Run) -> frozenset[str]:
+    """The names of attributes that anything is put under."""
+    return frozenset(store.key for store in run.stores)
 
 
 def _hands_over(call: RankCall) -> bool:

@@ -105,6 +105,7 @@ def _kept(run: Run, asked: RankCall, loop: RankLoop) -> bool:
     others = [s for s in run.stores if isinstance(given, ast.Attribute) and s.key == given.attr]
     return (
         len(bound) == 1
+        and not isinstance(bound[0], ast.For)  # else each round takes another one
         and asked.node in ast.walk(bound[0])
         and all(s.node in ast.walk(bound[0]) or loop not in s.loops for s in others)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from ddpify.names import OF_MODELS, OWN
 from ddpify.ranks import words
@@ -139,7 +140,17 @@ def held(value: RankValue, depth: int = 3) -> set[RankThing]:
 
 def taken_over(run: Run, loader: RankThing) -> bool:
     """Whether a framework is handed the loader: it deals the samples, and says the epoch."""
-    return any(loader in value.sources() for call in run.once(_taking) for value in call.given)
+    given = (value for call in run.once(_taking) for value in call.given)
+    return any(_hands_over(value, loader, 1) for value in given)
+
+
+def _hands_over(value: RankValue, loader: RankThing, depth: int) -> bool:
+    """Whether a value is the loader, or an object or a list that was given it: no batch of it."""
+    if loader in value.things or not depth:
+        return loader in value.things
+    held = (*(value.items or ()), *(one for _, one in value.keys or ()))
+    inner = chain(held, *map(_parts, value.things))
+    return any(_hands_over(one, loader, depth - 1) for one in inner)
 
 
 def _taking(run: Run) -> list[RankCall]:

@@ -10,10 +10,10 @@ from ddpify.ranks.run import Run
 
 SPAWN: Final = "torch.multiprocessing.spawn"
 # Other calls that start processes: what they run, and where it is among the arguments.
+_ALONE: Final = ("torch.multiprocessing.Process", "multiprocessing.Process")
 _STARTS: Final = {
     "torch.multiprocessing.start_processes": (0, "fn"),
-    "torch.multiprocessing.Process": (1, "target"),
-    "multiprocessing.Process": (1, "target"),
+    **dict.fromkeys(_ALONE, (1, "target")),
 }
 
 
@@ -54,3 +54,13 @@ def _begun(run: Run) -> tuple[RankThing, ...]:
     given = (call.arg(*_STARTS[call.name]) for call in run.named(*_STARTS))
     held = (thing for value in given if value is not None for thing in value.things)
     return tuple(one for one in held if one.kind == "function" and one.info in entered)
+
+
+def is_on_its_own(run: Run, call: RankCall) -> bool:
+    """Whether a call is made in a process that ``Process`` started: when that ends, by an error or
+    not, nobody ends the others."""
+    entered = {one.function for one in call.way if one.function is not None}
+    given = (one.arg(1, "target") for one in run.named(*_ALONE))
+    begun = {thing.info for value in given if value is not None for thing in value.things}
+    own = (one for one in entered if one.name == "run" and one.owner is not None)
+    return not begun.isdisjoint(entered) or any(o.owner and o.owner.inherits(*_ALONE) for o in own)
