@@ -12,7 +12,7 @@ from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, ITEM, PART, PIECE, SLICE, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import is_world_size
-from ddpify.ranks.values import OwnRows, differs, key_of, per_rank, symbol, text
+from ddpify.ranks.values import OwnRows, counts, differs, key_of, per_rank, symbol, text
 from ddpify.source import Site
 
 
@@ -125,9 +125,9 @@ def _sliced(
 
 
 def _bounded(base: RankValue, part: RankValue, bounds: tuple[RankValue, ...]) -> tuple[Any, Any]:
-    """The atoms of a slice, with its ends where the program says them."""
+    """The atoms of a slice, with its ends: one that a loop moves on is any of them."""
     ends = tuple(one.atoms[0] for one in bounds)
-    if not all(one.known and (one.atoms[0] is None or type(one.atoms[0]) is int) for one in bounds):
+    if len(ends) != 3 or any(map(counts, ends)):
         return part.atoms
     one, other = (
         Symbol(text(a), (SLICE, b, *ends)) for a, b in zip(part.atoms, base.atoms, strict=True)

@@ -49,7 +49,8 @@ def _rows_at(atom: Any, known: dict[str, RankThing]) -> int | None:
     parts = atom.parts if isinstance(atom, Symbol) else ()
     if parts[:1] == (SLICE,):
         rows = _rows_at(parts[1], known)
-        return len(range(rows)[slice(*parts[2:])]) if rows is not None else None
+        said = all(one is None or type(one) is int for one in parts[2:])
+        return len(range(rows)[slice(*parts[2:])]) if said and rows is not None else None
     by = known.get(getattr(parts[2], "key", "")) if parts[:1] == (ITEM,) else None
     if by is not None and by.name == "torch.randperm" and by.call is not None:
         return _number(by.call.args[0]) if by.call.args else None
