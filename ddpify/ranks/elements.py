@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ddpify.ranks import builtin, calls, configured, containers, environment, mixing, naming, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, ITEM, PART, PIECE, STRIDE, Origin, Symbol
+from ddpify.ranks.origins import DATA, IDENTITY, ITEM, PART, PIECE, SLICE, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import is_world_size
-from ddpify.ranks.values import OwnRows, differs, key_of, per_rank, symbol, text
+from ddpify.ranks.values import OwnRows, counts, differs, key_of, per_rank, symbol, text
 from ddpify.source import Site
 
 
@@ -109,6 +109,7 @@ def _sliced(
     part = replace(symbol(f"{key_of(base)}[:]", base, index), items=items)
     if not index.by_rank:
         ends = len(bounds) > 1 and bounds[1].atoms != (None, None)
+        part = replace(part, atoms=_bounded(base, part, bounds))
         return replace(part, things=base.things, origins=_cut(part) if ends else part.origins)
     site = f.module.site(node)
     if items is not None:
@@ -121,6 +122,17 @@ def _sliced(
         one = OwnRows(f"{key_of(base)}[:]", (), bounds, picked.rows_of(base), stride)
         part = replace(part, atoms=(one, one))
     return _own_part(f, part, index, node, STRIDE if stride else PART)
+
+
+def _bounded(base: RankValue, part: RankValue, bounds: tuple[RankValue, ...]) -> tuple[Any, Any]:
+    """The atoms of a slice, with its ends: one that a loop moves on is any of them."""
+    ends = tuple(one.atoms[0] for one in bounds)
+    if len(ends) != 3 or any(map(counts, ends)):
+        return part.atoms
+    one, other = (
+        Symbol(text(a), (SLICE, b, *ends)) for a, b in zip(part.atoms, base.atoms, strict=True)
+    )
+    return one, other
 
 
 def _own_item(item: RankValue, key: str, site: Site) -> RankValue:

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Set
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from ddpify.names import MEANS, SUMS
 from ddpify.ranks import words
@@ -37,6 +37,7 @@ class Of(Enum):
     OVER = "a sum over the ranks, divided by what is of this rank's samples"
     FOLD = "a sum over the ranks, divided by the count of one"
     TWICE = "a mean over the ranks, divided by their number again"
+    PER = "a sum over the ranks, divided by a number of which nothing is known"
     PART = "divided or multiplied in place, by something that is not a constant"
 
 
@@ -73,6 +74,7 @@ class Mark(RankThing):
     of: Of = Of.ALL
     key: str = ""  # of the number itself, and what it is
     tensors: tuple[RankThing, ...] = ()
+    parts: tuple[RankValue, ...] = ()  # what was summed; or divided, and by what
 
     __hash__ = RankThing.__hash__
 
@@ -172,8 +174,9 @@ def _combined(value: RankValue, a: RankValue, b: RankValue, divides: bool, site:
     if divides and _is_twice(a, b, site):
         return _with(value, Of.TWICE, site)
     if _is_size(b) or (_is_size(a) and not divides):
-        surely = _is_number_of_ranks(b if divides or _is_size(b) else a)
-        return _by_size(value, divides, surely, site)
+        certain = _is_ranks(b) or _is_ranks(a)
+        made = _by_size(value, divides, site, certain)
+        return made if certain or Of.ALL not in marks(a) else _with(made, Of.PER, site, (a, b))
     top, below = marks(a), marks(b)
     if not divides:
         return value
@@ -181,7 +184,8 @@ def _combined(value: RankValue, a: RankValue, b: RankValue, divides: bool, site:
         return _with(_with(value, Of.HALF, site), Of.OVER, site)
     if _is_own(a, top) and _is_whole(b, below):
         return _with(value, Of.HALF, site)
-    if _is_whole(a, top) and Of.COUNT in below and _REDUCED.isdisjoint(below):
+    own = Of.COUNT in below and _REDUCED.isdisjoint(below)
+    if own and _is_whole(a, top) and not any(map(_is_scaled, top[Of.ALL].parts)):
         return _with(value, Of.FOLD, site)
     return value
 
@@ -225,15 +229,24 @@ def _reduced(m: RankMachine, value: RankValue, of: Of, site: Site) -> RankValue:
     items = value.items
     if items is not None:
         items = tuple(_reduced(m, item, of, site) for item in items)
-    return _with(replace(_without(value, set(Of)), items=items), of, site)
+    return _with(replace(_without(value, set(Of)), items=items), of, site, (value,))
 
 
-def _by_size(value: RankValue, divides: bool, surely: bool, site: Site) -> RankValue:
-    """Divided by the number of ranks, which ``len(loader)`` is not, a sum is a mean; a count times
-    it is that of all."""
-    mean = _with(value, Of.MEAN, site) if surely and Of.ALL in marks(value) else value
-    gone = {Of.ALL, Of.FOLD} if divides else {Of.ALL, Of.FOLD, Of.COUNT, Of.MEAN, Of.TWICE}
-    return _without(mean, gone)
+def _is_scaled(value: RankValue) -> bool:
+    """Whether a number was divided by that of the ranks before it was summed over them."""
+    return any(map(_is_scaled, value.items or ())) or _holds_size(value.atoms[0])
+
+
+def _holds_size(atom: Any) -> bool:
+    parts = atom.parts[1:] if isinstance(atom, Symbol) else ()
+    return isinstance(atom, Sized) or any(map(_holds_size, parts))
+
+
+def _by_size(value: RankValue, divides: bool, site: Site, certain: bool) -> RankValue:
+    """Divided by the number of ranks a sum is a mean; a count times it is that of all."""
+    mean = _with(value, Of.MEAN, site) if certain and Of.ALL in marks(value) else value
+    gone = {Of.ALL, Of.FOLD, Of.PER}
+    return _without(mean, gone if divides else gone | {Of.COUNT, Of.MEAN, Of.TWICE})
 
 
 def _is_twice(mean: RankValue, by: RankValue, site: Site) -> bool:
@@ -257,9 +270,9 @@ def scaled(value: RankValue, site: Site) -> RankValue:
     return _with(value, Of.PART, site)
 
 
-def _with(value: RankValue, of: Of, site: Site) -> RankValue:
+def _with(value: RankValue, of: Of, site: Site, parts: tuple[RankValue, ...] = ()) -> RankValue:
     key = key_of(value) if text(value.atoms[0]) != SYNCED else ""
-    mark = Mark("mark", of.value, site, of=of, key=key, tensors=value.things)
+    mark = Mark("mark", of.value, site, of=of, key=key, tensors=value.things, parts=parts)
     return replace(value, deps=value.deps | {mark})
 
 
@@ -271,7 +284,11 @@ def _without(value: RankValue, of: Set[Of]) -> RankValue:
 def _is_size(value: RankValue) -> bool:
     """Whether it is, or may be, the number of ranks or made from it: ``args.gpus``."""
     unknown = not value.known and not value.origins and not marks(value)
-    return unknown or isinstance(value.atoms[0], Sized)
+    return unknown or _is_ranks(value)
+
+
+def _is_ranks(value: RankValue) -> bool:
+    return isinstance(value.atoms[0], Sized) or _is_number_of_ranks(value)
 
 
 def _is_whole(value: RankValue, known: dict[Of, Mark]) -> bool:

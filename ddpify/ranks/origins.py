@@ -12,6 +12,7 @@ from ddpify.source import Site
 LONGEST_KEY = 1000
 
 ITEM = "Item"  # the operator of ``x[y]`` in a Symbol
+SLICE = "Slice"  # that of ``x[a:b]``: ``(Slice, x, a, b, None)``
 TEXT = "Text"  # that of an f-string, whose operands are its parts
 SYNCED = "synced"  # the key of whatever has become the same on all ranks
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ddpify.ranks.model import ALL, RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.data.over_all import divided_by_all
 from ddpify.rules.data.padded_gathers import gathered_whole
 from ddpify.rules.examples import CORRECT
 from ddpify.rules.examples.accelerated import GATHERED, GATHERED_ENTRIES, GATHERED_RIGHTLY
@@ -32,7 +33,8 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         for sampler in dealt_by(loader):
             leaves = _leaves_out(run, sampler, loader)
-            if sampler in done or not (leaves or (_pads(sampler) and counts_samples(loop))):
+            counts = counts_samples(loop) or (not _is_even(loader) and divided_by_all(run, loader))
+            if sampler in done or not (leaves or (_pads(sampler) and counts)):
                 continue
             reduction = _reduced(run, loader)
             if reduction is not None:

@@ -62,9 +62,9 @@ def lint(run: Run) -> Iterable[Finding]:
         yield _wrong(
             one.call.site, _AGAIN, "reduce a copy, or begin anew at zero in each round", *hops
         )
-    for call, shows_it in summed_means(run):
+    for site, shows_it in summed_means(run):
         advice = "divide by torch.distributed.get_world_size(), or reduce sums and counts"
-        yield _wrong(call.site, _SUMMED, advice, (shows_it.asked.site, "shown here"))
+        yield _wrong(site, _SUMMED, advice, (shows_it.asked.site, "shown here"))
 
 
 _AGAIN = (

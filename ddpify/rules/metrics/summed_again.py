@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from ddpify.ranks.collective import Collective, collective
@@ -23,6 +24,19 @@ _REDUCTIONS: Final = (f"{DIST}all_reduce", f"{DIST}reduce")
 _SUM: Final = f"{DIST}ReduceOp.SUM"
 # Methods after which a tensor is not what it was, nor a sum over the ranks.
 _BEGINS: Final = frozenset("zero_ fill_ copy_ div_ mul_ set_ resize_".split())
+
+
+_SAME: Final = frozenset("item int float tolist cpu tuple list numpy detach".split())
+
+
+@dataclass(frozen=True)
+class _Total:
+    """What is reduced, and the function that names it so. ``back``: the statement that gives it
+    what was reduced, of which it was a part."""
+
+    where: RankCall
+    node: ast.expr
+    back: ast.Assign | None = None
 
 
 @dataclass(frozen=True)
@@ -41,11 +55,19 @@ def summed_again(run: Run) -> Iterator[SummedAgain]:
         if shared is None or not call.loops or not _is_sum(shared):
             continue
         where, node = _given(call, shared)
-        found = _of_object(run, call, where, node) if isinstance(node, ast.Attribute) else None
-        if isinstance(node, ast.Name):
-            found = _of_name(call, where, node.id)
-        if found is not None:
-            yield found
+        totals = [_Total(where, node)] if node is not None else []
+        totals += _written_back(call, shared.node(shared.filled))
+        found = filter(None, (_of_total(run, call, one) for one in totals))
+        yield from islice((one for one in found if not _once(call, one.loop)), 1)
+
+
+def _once(call: RankCall, loop: RankLoop) -> bool:
+    """``if epoch == last: meter.reduce()``: in one round alone; ``step % 5 == 0`` is in many."""
+    asked = (one.node for one in call.conditions_in(loop))
+    alike = (
+        one for one in asked if isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Eq)
+    )
+    return any("%" not in ast.unparse(one) for one in alike)
 
 
 def _is_sum(shared: Collective) -> bool:
@@ -67,22 +89,70 @@ def _given(call: RankCall, shared: Collective) -> tuple[RankCall, ast.expr | Non
     return call, node
 
 
-def _of_name(call: RankCall, where: RankCall, name: str) -> SummedAgain | None:
+def _written_back(call: RankCall, node: ast.expr | None) -> list[_Total]:
+    """Those that were put into what is reduced, and get the sums of all ranks from it:
+    ``t = torch.tensor([total, n])``, ``all_reduce(t)``, ``total, n = t.tolist()``."""
+    if not isinstance(node, ast.Name):
+        return []
+    put: set[str] = set()
+    back: list[tuple[ast.expr, ast.Assign]] = []
+    for one in ast.walk(scope(call)):
+        if isinstance(one, ast.AugAssign) and _base(one.target) == node.id:
+            return []
+        if not isinstance(one, ast.Assign):
+            continue
+        if _is_as_it_is(one.value, node.id) and one.lineno > call.node.lineno:
+            back += [(target, one) for target in _targets(one)]
+        elif any(_base(target) == node.id for target in _targets(one)):
+            if put or one.lineno > call.node.lineno:
+                return []
+            put = set(_elements(one.value))
+    return [_Total(call, target, one) for target, one in back if ast.unparse(target) in put]
+
+
+def _elements(value: ast.expr) -> Iterator[str]:
+    """``total`` and ``n`` of ``torch.tensor([total, n], dtype=torch.float64)``."""
+    given = value.args[0] if isinstance(value, ast.Call) and value.args else value
+    for one in given.elts if isinstance(given, ast.List | ast.Tuple) else (given,):
+        yield ast.unparse(one.args[0] if isinstance(one, ast.Call) and one.args else one)
+
+
+def _is_as_it_is(value: ast.expr, name: str) -> bool:
+    """``int(t[1].item())``: the number itself, not what is computed from it."""
+    nodes = list(ast.walk(value))
+    called = (one.func for one in nodes if isinstance(one, ast.Call))
+    words = (one.attr if isinstance(one, ast.Attribute) else ast.unparse(one) for one in called)
+    return (
+        any(isinstance(one, ast.Name) and one.id == name for one in nodes)
+        and not any(isinstance(one, ast.BinOp | ast.IfExp | ast.Compare) for one in nodes)
+        and all(word in _SAME for word in words)
+    )
+
+
+def _of_total(run: Run, call: RankCall, one: _Total) -> SummedAgain | None:
+    if isinstance(one.node, ast.Attribute):
+        return _of_object(run, call, one)
+    return _of_name(call, one, one.node.id) if isinstance(one.node, ast.Name) else None
+
+
+def _of_name(call: RankCall, total: _Total, name: str) -> SummedAgain | None:
     """A name of the function, or of the top level, in which the loop stands."""
-    body = scope(where)
-    for loop in reversed(where.loops):
+    body = scope(total.where)
+    for loop in reversed(total.where.loops):
         inside = any(node is loop.node for node in ast.walk(body))
         more = _added(loop.node, name) if inside else None
-        if more is not None and not (_rebinds(loop.node, name) or _ends(loop.node, name)):
-            return SummedAgain(call, loop, loop.module.site(more))
+        if more is None or _rebinds(loop.node, name, total.back) or _ends(loop.node, name):
+            continue
+        return SummedAgain(call, loop, loop.module.site(more))
     return None
 
 
-def _of_object(
-    run: Run, call: RankCall, where: RankCall, node: ast.Attribute
-) -> SummedAgain | None:
+def _of_object(run: Run, call: RankCall, total: _Total) -> SummedAgain | None:
     """``self.total`` of an object that is made before the loop."""
+    where, node = total.where, total.node
     function = where.function
+    if not isinstance(node, ast.Attribute):
+        return None
     owner = where.stack[-1].receiver if function is not None and where.stack else None
     if owner is None or not _is_self(node, function) or len(owner.things) != 1:
         return None
@@ -92,7 +162,7 @@ def _of_object(
             return None
         methods = _methods(run, loop, thing)
         name = f"self.{node.attr}"
-        if any(_rebinds(one.node, name) or _ends(one.node, name) for one in methods):
+        if any(_rebinds(one.node, name, total.back) or _ends(one.node, name) for one in methods):
             return None
         if _begun(run, loop, thing, node.attr):
             return None
@@ -152,9 +222,9 @@ def _added(body: ast.AST, name: str) -> ast.AST | None:
     return None
 
 
-def _rebinds(body: ast.AST, name: str) -> bool:
+def _rebinds(body: ast.AST, name: str, but: ast.AST | None = None) -> bool:
     """Whether the name gets another value there, or the tensor another content."""
-    for node in ast.walk(body):
+    for node in (one for one in ast.walk(body) if one is not but):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in _BEGINS and ast.unparse(node.func.value) == name:
                 return True

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from ddpify.ranks.collective import collective
@@ -16,17 +17,20 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.ranks.words import DIST
 from ddpify.rules.metrics.averages import made_of
+from ddpify.rules.metrics.batch_means import adds_means, is_own_mean, over_batches
 from ddpify.rules.metrics.metrics import shows
 from ddpify.rules.shared.by_ranks import power
 from ddpify.rules.shared.losses import reduction
+from ddpify.site import Site
 
 _MEANS: Final = frozenset({"mean", "nanmean"})
 _SUM: Final = {f"{DIST}ReduceOp.SUM"}
 _SCALES: Final = ("div", "mul", "true_divide")  # and in place, with an underscore
 
 
-def summed_means(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
-    """(reduction, shown): a collective that adds up the ranks' means, and what shows the sum."""
+def summed_means(run: Run) -> Iterator[tuple[Site, RankCall]]:
+    """(where, shown): where the ranks' means are added up, be it before each is divided by how
+    many batches it is of, and what shows the sum."""
     shown = [(call, value) for call in run.calls if _shows(call) for value in call.given]
     for call in run.named(f"{DIST}all_reduce") if shown else ():
         shared = collective(call)
@@ -34,10 +38,15 @@ def summed_means(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
         if shared is None or value is None or shared.group is not None or not call.everywhere:
             continue
         op = shared.given("op")
-        if (op is None or op.names() == _SUM) and _is_mean(run, call, value):
+        if op is not None and op.names() != _SUM:
+            continue
+        if _is_mean(run, call, value):
             where = next((one for one, given in shown if _is_sum_of(call, given)), None)
             if where is not None:
-                yield call, where
+                yield call.site, where
+        elif adds_means(run, value):
+            over = ((one, over_batches(run, call, given)) for one, given in shown)
+            yield from islice(((at.site, one) for one, at in over if at and at.site), 1)
 
 
 def _shows(call: RankCall) -> bool:
@@ -58,13 +67,14 @@ def _is_mean(run: Run, reduces: RankCall, value: RankValue) -> bool:
     for call in run.methods(*(f"{name}_" for name in _SCALES)):
         if call.receiver is not None and not things.isdisjoint(call.receiver.things):
             return False
-    return _is_quotient(value) or any(
+    return _is_quotient(run, value) or any(
         made.method in _MEANS or reduction(made) == "mean" for made in made_of(value)
     )
 
 
-def _is_quotient(value: RankValue) -> bool:
-    """``total / count`` of a count of this rank's samples, or what holds it as it is."""
+def _is_quotient(run: Run, value: RankValue) -> bool:
+    """``total / count`` of a count of this rank's samples, or of its batches, or what holds it as
+    it is."""
     held = value
     while len(held.things) == 1 and (made := held.things[0].call) is not None:
         given = [made.receiver] if made.receiver is not None else [*made.args[:1]]
@@ -74,7 +84,7 @@ def _is_quotient(value: RankValue) -> bool:
     atom = held.atoms[0]
     if not isinstance(atom, Symbol) or atom.parts[:1] != ("Div",):
         return False
-    return _is_own_count(atom.parts[2], held)
+    return _is_own_count(atom.parts[2], held) or is_own_mean(run, held)
 
 
 def _is_own_count(below: Any, value: RankValue) -> bool:

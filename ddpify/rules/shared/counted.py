@@ -4,36 +4,66 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from ddpify.facts.tree import last_name
 from ddpify.ranks.attempts import ends
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import Module
+from ddpify.ranks.origins import ITEM, SLICE, Symbol
+from ddpify.ranks.values import text
 from ddpify.rules.shared.feeds import held
 
 _FILLED: Final = frozenset(
     "rand randn zeros ones empty full arange".split()
 )  # the first argument is how many
+_SPLIT: Final = "torch.utils.data.random_split"
 _LAST: Final = frozenset({"linspace", "logspace"})
 _WORLDS: Final = 4  # shares of a multiple are equal on two and on four ranks
 
 
 def divides_evenly(value: RankValue) -> bool:
     """Whether it was made from rows in a number that is known, and that few ranks share evenly."""
-    numbers = list(_numbers(value))
+    said = rows_of(value)
+    numbers = [said] if said is not None else list(_numbers(value))
     return bool(numbers) and all(number % _WORLDS == 0 for number in numbers)
 
 
 def rows_of(dataset: RankValue) -> int | None:
-    """How many samples a data set surely has: its class says so, or what its columns are made."""
+    """How many samples a data set surely has: its class says so, what its columns are made or cut
+    to, or what the data was split into."""
     if len(dataset.things) != 1:
-        return None
+        return _rows_at(dataset.atoms[0], {one.key: one for one in dataset.made_from})
     (thing,) = dataset.things
     if thing.call is None or thing.name != "torch.utils.data.TensorDataset":
         return _said(thing)
-    made = [one.call for value in thing.call.args[:1] for one in value.things]
-    return _rows(made[0]) if len(made) == 1 and made[0] is not None else None
+    columns = thing.call.args[:1]
+    return next((_rows_at(v.atoms[0], {t.key: t for t in v.sources()}) for v in columns), None)
+
+
+def _rows_at(atom: Any, known: dict[str, RankThing]) -> int | None:
+    """How many rows ``x``, ``x[order]`` or ``x[:80]`` has."""
+    thing = known.get(getattr(atom, "key", ""))
+    if thing is not None:
+        return _rows(thing.call) if thing.call is not None else None
+    parts = atom.parts if isinstance(atom, Symbol) else ()
+    if parts[:1] == (SLICE,):
+        rows = _rows_at(parts[1], known)
+        said = all(one is None or type(one) is int for one in parts[2:])
+        return len(range(rows)[slice(*parts[2:])]) if said and rows is not None else None
+    by = known.get(getattr(parts[2], "key", "")) if parts[:1] == (ITEM,) else None
+    if by is not None and by.name == "torch.randperm" and by.call is not None:
+        return _number(by.call.args[0]) if by.call.args else None
+    return next(_split_into(text(atom), known), None)
+
+
+def _split_into(key: str, known: dict[str, RankThing]) -> Iterator[int | None]:
+    """How many samples a part of ``random_split(data, [80, 21])`` has."""
+    for made in known.values():
+        sizes = made.call.arg(1, "lengths") if made.name == _SPLIT and made.call else None
+        for number, size in enumerate(sizes.items or () if sizes is not None else ()):
+            if key == f"{made.key}[{number}]":
+                yield _number(size)
 
 
 def stops_if_uneven(module: Module) -> bool:
