@@ -16,7 +16,7 @@ _ROUND, _ROUNDS = "round@", "rounds@"
 
 
 @dataclass(frozen=True)
-class Counter(Turn):
+class CountedNumber(Turn):
     """``first`` in the first round of ``loops`` (outermost first), and ``step`` more in each round
     of the innermost, whatever that does."""
 
@@ -50,7 +50,7 @@ def forgotten(module: Module, node: LoopNode, name: str, value: RankValue) -> Tu
     skips = any(isinstance(one, (ast.Break, ast.Continue)) for one in below)
     if type(first) is int and once and not skips:
         for step, loops in _increments(name, node):
-            return Counter(key, (), first, step, tuple(map(module.site, loops)))
+            return CountedNumber(key, (), first, step, tuple(map(module.site, loops)))
     return Turn(key)
 
 

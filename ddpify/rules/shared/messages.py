@@ -14,7 +14,7 @@ from typing import Any
 
 from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import collective
-from ddpify.ranks.counters import Counter, in_round
+from ddpify.ranks.counters import CountedNumber, in_round
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankLoop, RankValue
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
@@ -274,7 +274,7 @@ class Turns:
             return sizes.with_two(atom)
         if atom.key in known:
             return known[atom.key]
-        if isinstance(atom, Counter) and names is None:
+        if isinstance(atom, CountedNumber) and names is None:
             return atom.number(known)
         if len(atom.parts) == 3 and atom.parts[0] in ARITHMETIC:
             name, *operands = atom.parts
