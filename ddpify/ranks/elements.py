@@ -119,7 +119,7 @@ def _sliced(
     given = [one.atoms != (None, None) for one in bounds]
     stride = given == [True, False, True] and not _is_fitted(base)
     if not _is_fitted(base):
-        one = OwnRows(f"{key_of(base)}[:]", (), bounds, picked.rows_of(base), stride)
+        one = OwnRows(f"{key_of(base)}[:]", (), bounds, picked.rows_of(base), stride, base)
         part = replace(part, atoms=(one, one))
     return _own_part(f, part, index, node, STRIDE if stride else PART)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from ddpify.ranks import assigning, iterating, leaving
 from ddpify.ranks.absent import note_absent
 from ddpify.ranks.carried import LoopNode, changed, fields_set, read_rounds
+from ddpify.ranks.counters import forgotten
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankGuard, RankLoop, RankValue
 from ddpify.ranks.namespaces import namespaces, unsettle
@@ -19,7 +20,7 @@ from ddpify.ranks.paths import ROUNDS
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.rounds import Round, run_rounds
 from ddpify.ranks.trace import Repeat, Split, ends
-from ddpify.ranks.values import merge, same, turn
+from ddpify.ranks.values import merge, same
 
 NOBODY: frozenset[Origin] = frozenset()
 BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
@@ -80,8 +81,8 @@ def _forget(m: RankMachine, f: RankFrame, node: LoopNode) -> None:
     for name in changed(f.module, node):
         value = f.names.get(name)
         if value is not None and value.known and same(*value.atoms) and not value.things:
-            one = turn(f"{name}@{f.module.path}:{node.lineno}")
-            m.write(f.names, name, replace(value, atoms=one.atoms))
+            one = forgotten(f.module, node, name, value)
+            m.write(f.names, name, replace(value, atoms=(one, one)))
     for name, attribute in fields_set(f.module, node):
         for thing in namespaces(f.names[name]) if name in f.names else ():
             unsettle(m, thing, attribute, f.module.site(node))

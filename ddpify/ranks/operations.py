@@ -124,7 +124,24 @@ def _computed(origins: frozenset[Origin]) -> frozenset[Origin]:
     )
 
 
+class OwnNumber(int):
+    """A number that is the rank's, of one node and two processes, instead of what it is computed
+    from in full: ``rank * (len(rows) // world_size)``."""
+
+    parts: tuple[Any, ...] = ()
+
+
 def _binary(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
+    made = _computed_from(name, x, y, a, b)
+    if type(made) in (int, OwnNumber) and any(
+        isinstance(one, (Symbol, OwnNumber)) for one in (x, y)
+    ):
+        made = OwnNumber(made)
+        made.parts = (name, x, y)
+    return made
+
+
+def _computed_from(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
     if not isinstance(x, Symbol) and not isinstance(y, Symbol):
         x, y = _with_two(x, y, a, b)
         if name == "Mult" and not (isinstance(x, (int, float)) and isinstance(y, (int, float))):

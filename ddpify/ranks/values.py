@@ -63,6 +63,7 @@ class OwnRows(Symbol):
     bounds: tuple[RankValue, ...] = field(default=(), compare=False, repr=False)
     rows: int | None = field(default=None, compare=False, repr=False)
     stride: bool = field(default=False, compare=False, repr=False)
+    base: RankValue | None = field(default=None, compare=False, repr=False)
     __hash__ = Symbol.__hash__
 
 

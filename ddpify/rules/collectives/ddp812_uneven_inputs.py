@@ -14,7 +14,8 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.values import counts
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.shared.counted import divides_evenly, stops_if_uneven
+from ddpify.rules.shared.counted import divides_evenly, in_equal_numbers, stops_if_uneven
+from ddpify.rules.shared.entries import entries
 from ddpify.rules.shared.exchanges import JOINS, exchanges
 from ddpify.rules.shared.feeds import dataset_of, held
 from ddpify.site import Site
@@ -25,7 +26,6 @@ _READERS: Final = frozenset(
     " json.load safetensors.torch.load_file h5py.File".split()
 )
 _OPENS: Final = re.compile(r"\bopen\(|load\w*\(|read_\w+\(|h5py\.File\(")
-_SPLITS: Final = frozenset({"tensor_split", "array_split"})
 _GOES_OVER: Final = frozenset({words.LOADER, "builtins.enumerate", "builtins.iter"})
 _SAMPLED: Final = ((3, "sampler"), (4, "batch_sampler"))
 
@@ -41,10 +41,31 @@ def lint(run: Run) -> Iterable[Finding]:
                 continue
             cut = _strided(run, loop)
             own = _own_file(run, loop) if cut is None else None
-            if cut is not None or own is not None:
+            rounds = _rounds(run, call, loop)
+            apart = rounds is not None and rounds[0] != rounds[1]
+            if apart or (rounds is None and (cut is not None or own is not None)):
                 seen.add(loop.site)
                 found = _finding(call, loop, cut, own)
-                yield replace(found, severity=Severity.NOTE) if _rarely(loop.over) else found
+                yield _counted(found, *rounds) if rounds is not None else _seldom(found, loop)
+
+
+def _rounds(run: Run, call: RankCall, loop: RankLoop) -> tuple[int, int] | None:
+    """How often each rank comes to a call in a loop, where that is known."""
+    if loop.over is None or loop.over.made_by("builtins.range"):  # DDP803 speaks of that
+        return None
+    if _ends_early(run, loop) or not run.in_every_round(call, loop):
+        return None
+    one, other = (entries(loop.over, rank) for rank in (0, 1))
+    return (one, other) if one is not None and other is not None else None
+
+
+def _counted(found: Finding, one: int, other: int) -> Finding:
+    told = f"rank 0 goes through this {one} times and rank 1 {other} times: the last meets nobody"
+    return replace(found, message=told, severity=Severity.ERROR)
+
+
+def _seldom(found: Finding, loop: RankLoop) -> Finding:
+    return replace(found, severity=Severity.NOTE) if _rarely(loop.over) else found
 
 
 def _rarely(over: RankValue | None) -> bool:
@@ -147,7 +168,7 @@ def _strided(run: Run, loop: RankLoop) -> Site | None:
 
 def _dealt(value: RankValue) -> Site | None:
     for origin in value.origins:
-        equal = origin.what == STRIDE and _in_equal_numbers(value)
+        equal = origin.what == STRIDE and in_equal_numbers(value)
         if origin.what in (STRIDE, PIECE) and not equal:
             return origin.site
     subset = value.made_by(_SUBSET)
@@ -182,24 +203,6 @@ def _sampled(over: RankValue) -> bool:
         for thing in loaders
         for place in _SAMPLED
     )
-
-
-def _in_equal_numbers(value: RankValue) -> bool:
-    """Whether what was dealt are the parts of a split into a multiple of the world size."""
-    for thing in value.sources():
-        call = thing.call
-        if call is not None and call.method in _SPLITS:
-            number = call.arg(0 if call.receiver is not None else 1, "indices_or_sections")
-            if number is not None and _is_multiple(number.atoms[0]):
-                return True
-    return False
-
-
-def _is_multiple(atom: Any) -> bool:
-    """Of 2: a run has two ranks."""
-    if isinstance(atom, Symbol):
-        return atom.parts[:1] == ("Mult",) and any(_is_multiple(one) for one in atom.parts[1:])
-    return isinstance(atom, int) and atom % 2 == 0
 
 
 def _strides(indices: RankValue) -> bool:

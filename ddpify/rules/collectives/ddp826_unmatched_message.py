@@ -136,12 +136,24 @@ def _unsteady(found: list[Message]) -> Iterator[tuple[Message, RankGuard, Messag
     for way in ways:
         here = [one for one in found if one.way == way]
         sides = [[one for one in here if one.sends is sends] for sends in (True, False)]
-        if (way[1], way[0]) in ways or len(sides[0]) != len(sides[1]):
-            continue  # what comes back may say whether another one follows
+        if len(sides[0]) != len(sides[1]):
+            continue
         for some, others in (sides, sides[::-1]):
             guard = _varying(some[0])
-            if guard is not None and all(one.names < some[0].names for one in others):
+            if guard is None or _is_answer(guard, some[0].rank, found):
+                continue  # what comes back may say whether another one follows
+            if all(one.names < some[0].names for one in others):
                 yield some[0], guard, others[0]
+
+
+def _is_answer(guard: RankGuard, rank: int, found: list[Message]) -> bool:
+    """Whether a condition asks what the rank has received."""
+    asked = set(guard.test.sources())
+    for one in found:
+        held = {t for v in (one.call.arg(0, "tensor"), one.call.result) if v for t in v.things}
+        if one.rank == rank and not one.sends and (not held or held & asked):
+            return True
+    return False
 
 
 def _varying(one: Message) -> RankGuard | None:

@@ -134,7 +134,7 @@ def spoken(name: str) -> str:
 def _finding(run: Run, one: Mismatch, code: str) -> Finding:
     return Finding(
         code,
-        one.event.site if _is_in_each(run, one) else one.site,
+        _in_its_own(run, one) if _is_in_each(run, one) else one.site,
         *_said(run, one),
         advice=_ADVICE[code],
         because=tuple(dict.fromkeys(_because(run, one))),
@@ -153,6 +153,14 @@ def _is_in_each(run: Run, one: Mismatch) -> bool:
     if any(c.node.func is guard.node for c in one.event.stack):
         return bool(others)
     return one.event.op in others  # in another order
+
+
+def _in_its_own(run: Run, one: Mismatch) -> Site:
+    """The last place on the way to a collective that is not in a helper of both."""
+    held = (m for m in run.mismatches if m.guard and one.guard and m.guard.node is one.guard.node)
+    shared = {c.target for each in held if each.ranks != one.ranks for c in each.event.stack}
+    inside = [c for c in one.event.stack if c.target in shared and one.guard in c.guards]
+    return inside[0].site if inside else one.event.site
 
 
 def _said(run: Run, one: Mismatch) -> tuple[str, Severity]:

@@ -19,6 +19,7 @@ _FILLED: Final = frozenset(
 )  # the first argument is how many
 _SPLIT: Final = "torch.utils.data.random_split"
 _LAST: Final = frozenset({"linspace", "logspace"})
+_SPLITS: Final = frozenset({"tensor_split", "array_split"})
 _WORLDS: Final = 4  # shares of a multiple are equal on two and on four ranks
 
 
@@ -27,6 +28,24 @@ def divides_evenly(value: RankValue) -> bool:
     said = rows_of(value)
     numbers = [said] if said is not None else list(_numbers(value))
     return bool(numbers) and all(number % _WORLDS == 0 for number in numbers)
+
+
+def in_equal_numbers(value: RankValue) -> bool:
+    """Whether what was dealt are the parts of a split into a multiple of the world size."""
+    for thing in value.sources():
+        call = thing.call
+        if call is not None and call.method in _SPLITS:
+            number = call.arg(0 if call.receiver is not None else 1, "indices_or_sections")
+            if number is not None and _is_multiple(number.atoms[0]):
+                return True
+    return False
+
+
+def _is_multiple(atom: Any) -> bool:
+    """Of 2: a run has two ranks."""
+    if isinstance(atom, Symbol):
+        return atom.parts[:1] == ("Mult",) and any(_is_multiple(one) for one in atom.parts[1:])
+    return isinstance(atom, int) and atom % 2 == 0
 
 
 def rows_of(dataset: RankValue) -> int | None:

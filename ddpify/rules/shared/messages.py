@@ -14,6 +14,7 @@ from typing import Any
 
 from ddpify.ranks import sizes, words
 from ddpify.ranks.collective import collective
+from ddpify.ranks.counters import CountedNumber, in_round
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankLoop, RankValue
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
@@ -22,14 +23,7 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.trace import ABORT
 from ddpify.rules.shared.lengths import length
 from ddpify.rules.shared.overlooked import filled_by, loops
-from ddpify.rules.shared.sides import (
-    among_all,
-    kind,
-    of_objects,
-    of_torch,
-    peer_name,
-    sends,
-)
+from ddpify.rules.shared.sides import among_all, kind, of_objects, of_torch, peer_name, sends
 
 MAX_MESSAGES = 400
 _COUNTED = ("builtins.range", "builtins.enumerate")
@@ -119,12 +113,11 @@ class Turns:
         """The rounds of its loops, and the numbers of their variables in each."""
         held = [self._numbers(loop, names) for loop in self.around]
         for turn in product(*(range(len(numbers)) for numbers in held)):
-            at = zip(self.around, held, turn, strict=True)
-            yield turn, {
-                f"{what}@{loop.site}": numbers[n]
-                for loop, numbers, n in at
-                for what in ("element", "index")
-            }
+            known: Known = {}
+            for loop, numbers, n in zip(self.around, held, turn, strict=True):
+                known |= {f"{what}@{loop.site}": numbers[n] for what in ("element", "index")}
+                known |= in_round(loop.site, n, len(numbers))
+            yield turn, known
 
     def messages(self) -> Iterator[Message]:
         """The messages, in their order."""
@@ -281,6 +274,8 @@ class Turns:
             return sizes.with_two(atom)
         if atom.key in known:
             return known[atom.key]
+        if isinstance(atom, CountedNumber) and names is None:
+            return atom.number(known)
         if len(atom.parts) == 3 and atom.parts[0] in ARITHMETIC:
             name, *operands = atom.parts
             one, other = (self.number(operand, known, names) for operand in operands)

@@ -99,12 +99,14 @@ def _of_all(group: RankValue | None, held: set[RankThing]) -> bool:
 
 
 def _mentions(shared: Collective, loop: RankLoop) -> bool:
-    """``all_reduce(totals[name])`` of ``for name in names``, ``broadcast(x, src=name)``, and what
-    an inner loop goes through: ``for p in layers[name].parameters()``."""
+    """``all_reduce(totals[name])`` of ``for name in names``, ``broadcast(x, src=name)``, what an
+    inner loop goes through, ``for p in layers[name].parameters()``, and what is given a name."""
     named = _names(getattr(loop.node, "target", None))
     for inner in ast.walk(loop.node):
         if isinstance(inner, (ast.For, ast.comprehension)) and named & _names(inner.iter):
             named |= _names(inner.target)
+        if isinstance(inner, ast.Assign) and named & _names(inner.value):
+            named |= {one.id for one in inner.targets if isinstance(one, ast.Name)}
     return any(named & _names(shared.node(one)) for one in (shared.filled, "src", "dst"))
 
 

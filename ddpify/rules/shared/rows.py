@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ddpify.ranks import sizes
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.operations import ARITHMETIC
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.values import Many, OwnRows
+from ddpify.rules.shared.entries import entries
 
 _SEQUENTIAL: Final = "torch.nn.Sequential"
-_ROUNDING_UP: Final = {"math.ceil", "numpy.ceil"}
 _JOINING: Final = frozenset(
     "torch.stack torch.cat torch.concat torch.vstack torch.tensor numpy.array".split()
 )
@@ -82,26 +81,16 @@ def are_uneven(value: RankValue) -> bool | None:
     one, other = _of(value)
     if one is None or other is None:
         return False
-    if one.rows is not None and _is_rounded_up(one):
-        return one.rows % 2 == 1
+    counted = [_counted(own, rank) for rank, own in enumerate((one, other))]
+    if None not in counted:
+        return counted[0] != counted[1]
     if not (one.stride or _takes_the_rest(one, other)):
         return False
     return None if one.rows is None else one.rows % 2 == 1
 
 
-def _is_rounded_up(own: OwnRows) -> bool:
-    """``rows[rank * share : (rank + 1) * share]`` where ``share = ceil(301 / world)``: the last
-    rank has fewer."""
-    return len(own.bounds) > 1 and all(
-        any(t.name in _ROUNDING_UP and t.call and _is_share(t.call, own.rows) for t in b.sources())
-        for b in own.bounds[:2]
-    )
-
-
-def _is_share(call: RankCall, rows: int | None) -> bool:
-    """``ceil(301 / world)``."""
-    share = call.args[0].atoms[0] if call.args else None
-    return isinstance(share, sizes.Sized) and rows == sizes.with_two(share) * 2
+def _counted(own: OwnRows, rank: int) -> int | None:
+    return entries(RankValue((own, own)), rank)
 
 
 def _takes_the_rest(one: OwnRows, other: OwnRows) -> bool:

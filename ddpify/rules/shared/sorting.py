@@ -13,6 +13,7 @@ from ddpify.ranks.values import text
 
 _NUMBERS: Final = frozenset("item norm sum mean abs max min".split())
 _OWN: Final = {CLOCK, RANDOM, DATA, *IDENTITY}
+_DRAWN: Final = {DATA, RANDOM}
 _SORTED: Final = "builtins.sorted"
 _BACK: Final = ("reversed",)
 _STATES: Final = frozenset("state_dict parameters named_parameters".split())
@@ -67,7 +68,27 @@ def _is_own(call: RankCall, key: RankValue | None) -> bool:
     body = _body(key)
     timed = call.result is not None and any(one.kind == CLOCK for one in call.result.all_origins)
     looked = body is not None and any(map(_looks_up, ast.walk(body)))
-    return (timed and looked) or any(one.kind in _OWN for one in key.origins)
+    if (timed and looked) or any(one.kind in _OWN for one in key.origins):
+        return True
+    return body is not None and _asks_entries(call, body)
+
+
+def _asks_entries(call: RankCall, body: ast.AST) -> bool:
+    """``sorted(losses, key=lambda name: losses[name].item())``, ``kv[1].item()`` of its items:
+    numbers of this rank's samples."""
+    given, node = call.arg(0, ""), call.node_of(0, "")
+    if given is None or node is None or {one.kind for one in given.all_origins}.isdisjoint(_DRAWN):
+        return False
+    of, told = ast.unparse(node), [one for one in ast.walk(body) if _is_number(one)]
+    below = [one for call_ in told for one in ast.walk(call_) if isinstance(one, ast.Subscript)]
+    entries = of.endswith(".items()")
+    return any(_looks_up(one) and (entries or ast.unparse(one.value) == of) for one in below)
+
+
+def _is_number(node: ast.AST) -> bool:
+    """``loss.item()``, ``float(loss)``."""
+    asked = node.func if isinstance(node, ast.Call) else None
+    return getattr(asked, "attr", "") == "item" or getattr(asked, "id", "") == "float"
 
 
 def _looks_up(node: ast.AST) -> bool:

@@ -11,8 +11,10 @@ from ddpify.ranks.operations import ARITHMETIC
 from ddpify.ranks.origins import Symbol
 from ddpify.rules.shared import arrays
 from ddpify.rules.shared.parameter_types import is_single
+from ddpify.rules.shared.python_numbers import number_type
 
 _FLOATS: Final = frozenset("zeros ones empty rand randn linspace eye".split())
+_ALWAYS: Final = {**dict.fromkeys(_FLOATS, "float32"), "randint": "int64", "randperm": "int64"}
 _BY_VALUE: Final = {"tensor": 0, "full": 1, "arange": 0, "as_tensor": 0}
 _LIKE: Final = frozenset("zeros_like ones_like empty_like rand_like randn_like".split())
 _KEEPING: Final = frozenset(
@@ -22,9 +24,7 @@ _JOINING: Final = frozenset(
     """torch.cat torch.stack torch.concat torch.nn.utils.parameters_to_vector numpy.concatenate
     numpy.stack numpy.hstack numpy.ascontiguousarray""".split()
 )
-_MAKERS: Final = frozenset(
-    f"torch.{name}" for name in (*_FLOATS, *_BY_VALUE, "randint", "randperm", "from_numpy")
-)
+_MAKERS: Final = frozenset(f"torch.{name}" for name in (*_ALWAYS, *_BY_VALUE, "from_numpy"))
 _ALIASES: Final = {
     "double": "float64",
     "float": "float32",
@@ -37,7 +37,7 @@ _TYPES: Final = frozenset(
     "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool".split()
 )
 _FLOATING: Final = {"float64", "float32", "float16", "bfloat16"}
-_PYTHON: Final = {float: "float32", int: "int64", bool: "bool"}
+_PYTHON: Final[dict[type | None, str]] = {float: "float32", int: "int64", bool: "bool"}
 
 
 def dtype(value: RankValue, rank: int) -> str | None:
@@ -122,6 +122,8 @@ def _made(call: RankCall, rank: int) -> str | None:
     given = call.kwargs.get("dtype")
     if given is not None:
         return _named(given, rank)
+    if call.receiver is not None and call.method in _ALIASES:  # `torch.zeros(2).long()`
+        return _ALIASES[call.method]
     if call.name in _JOINING and call.args:
         kinds = {dtype(one, rank) for one in call.args[0].items or call.args[:1]}
         return kinds.pop() if len(kinds) == 1 else None
@@ -132,10 +134,8 @@ def _made(call: RankCall, rank: int) -> str | None:
         return dtype(of, rank) if of is not None else None
     if call.name not in _MAKERS:
         return None
-    if call.method in _FLOATS:
-        return "float32"
-    if call.method in ("randint", "randperm"):
-        return "int64"
+    if call.method in _ALWAYS:
+        return _ALWAYS[call.method]
     if call.method == "from_numpy":
         return dtype(call.args[0], rank) if call.args else None
     place = _BY_VALUE.get(call.method, -1)
@@ -151,7 +151,7 @@ def _of_value(value: RankValue, rank: int) -> str | None:
         told = {dtype(one, rank) for one in numbers}
         whole = len(numbers) == len(value.items or ())
         return told.pop() if len(told) == 1 and whole else None
-    found = {type(one.atoms[rank]) for one in value.items or (value,)}
+    found = {number_type(one, rank) for one in value.items or (value,)}
     kinds = {_PYTHON.get(kind) for kind in found}
     return "float32" if kinds == {"float32", "int64"} else kinds.pop() if len(kinds) == 1 else None
 
