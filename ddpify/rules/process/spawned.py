@@ -131,7 +131,7 @@ def _taken(thing: RankThing) -> tuple[int, int, Site] | None:
     """How many arguments a function takes by position, at least and at most."""
     info = thing.info if thing.kind == "function" else None
     spec = info.node.args if info is not None else None
-    if info is None or spec is None or getattr(info.node, "decorator_list", ()):
+    if info is None or spec is None or getattr(info.node, "decorator_list", False):
         return None
     bound = thing.receiver is not None
     if bound is not (info.owner is not None):
