@@ -26,6 +26,7 @@ def branch(
 ) -> None:
     """Run ``arms`` (callables) under a condition: each for the ranks that may take it."""
     live = m.live
+    m.run.asked.append((test, live, f.module.site(node)))
     takes = [may(test, live, True), may(test, live, False)]
     local = is_local(m, test, live)
     results = []

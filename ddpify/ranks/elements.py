@@ -25,8 +25,7 @@ def item(
     section = configured.entry(m, f, base, index, node)
     if section is not None:
         return section
-    if index.by_rank:
-        m.run.parted.append((m.tick(), base))
+    _note(m, f, base, index, node)
     sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
     bounds = index.items if sliced else containers.bounds_of(index)
     if bounds is not None:
@@ -50,6 +49,13 @@ def item(
     if _ranks_in(index) <= _ranks_in(base):
         return found  # as much the rank's as the whole, whose name it is: ``for key in d: d[key]``
     return _piece(f, found, base, index, node)
+
+
+def _note(m: RankMachine, f: RankFrame, base: RankValue, index: RankValue, node: ast.expr) -> None:
+    if index.by_rank:
+        m.run.parted.append((m.tick(), base))
+    if base.items:  # an element of a known list does not say by what it was chosen
+        m.run.asked.append((index, m.live, f.module.site(node)))
 
 
 def _piece(

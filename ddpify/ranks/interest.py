@@ -46,6 +46,8 @@ _HOT = tuple(
 _NARROW = re.compile(
     r"\bdist\.|distributed\.|all_reduce|all_gather|get_rank|barrier\(|broadcast|random\.(random|choice)"
 )
+# What a function is decorated with that has a model compute, and trains none.
+_EVALUATES = re.compile(r"\b(?:no_grad|inference_mode)\b")
 # What makes and keeps the objects that mpi4py sends: of a program without torch, all is read.
 _OBJECTS = ("np.", "numpy.", "self.", "return ")
 _TORCH = ("import torch", "from torch")
@@ -177,6 +179,12 @@ class Interest:
                 or not self.hot.isdisjoint(info.called() - _COMMON)
                 or _answers(info.node)
                 or self._builds(info)
+                or any(
+                    map(
+                        _EVALUATES.search,
+                        map(ast.unparse, getattr(info.node, "decorator_list", ())),
+                    )
+                )
             )
             self._known[info] = known
         return known

@@ -106,6 +106,7 @@ def _is_skipped(m: RankMachine, f: RankFrame, test: ast.expr) -> bool:
 
 def _while_once(m: RankMachine, f: RankFrame, node: ast.While) -> None:
     test = m.evaluate(f, node.test)
+    m.run.asked.append((test, m.live, f.module.site(node.test)))
     live = m.may(test, m.live, True)
     if not live:
         m.execute(f, node.orelse)

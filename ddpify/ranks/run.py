@@ -63,6 +63,9 @@ class Run:
     )  # dicts with an entry under what this rank's samples say
     cut: list[RankValue] = field(default_factory=list)  # of which `[:end]` was taken
     parted: list[tuple[int, RankValue]] = field(default_factory=list)  # by the rank, and when
+    asked: list[tuple[RankValue, int, Site]] = field(
+        default_factory=list
+    )  # conditions, by which ranks and where; so is which element of a list is taken
     dealt: list[tuple[RankValue, Site]] = field(default_factory=list)  # `[0] % processes` at `[1]`
     loops: list[RankLoop] = field(default_factory=list)
     comprehended: list[RankLoop] = field(default_factory=list)  # `[f(x) for x in over]`, read once

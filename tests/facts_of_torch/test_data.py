@@ -95,3 +95,10 @@ def test_shapes_of_the_global_batch_fail_or_mix(seen: Seen) -> None:
         assert found["noise"].startswith("RuntimeError")
         assert found["labels"].startswith("ValueError")
         assert (found["mixed"], found["two samples of one"]) == ([8, 3], True)
+
+
+def test_an_evaluation_of_all_is_the_sum_of_dealt_ones(seen: Seen) -> None:
+    (first, one), (second, other) = seen["evaluations"]
+    assert first == second == [5, 6], "both have seen all, and have the same"
+    assert [a + b for a, b in zip(one, other, strict=True)] == first
+    assert one[1] == other[1] == 3, "each has half of the work"
