@@ -19,6 +19,7 @@ from ddpify.rules.collectives.passed_over import (
     met_alone,
     skipped,
 )
+from ddpify.rules.collectives.unproven import in_training_alone
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.exchanges import exchanges
 from ddpify.rules.shared.parents import is_on_its_own
@@ -35,7 +36,8 @@ _LEAVES: Final = (
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per handler that lets a loop go on after a failed exchange."""
-    met = list(exchanges(run)) if run.joined else []
+    met = [one for one in exchanges(run) if not in_training_alone(run, one.guards)]
+    met = met if run.joined else []
     for call in met:
         if call.ranks != ALL and call.name in COLLECTIVE_CALLS:
             continue  # the others do not come to it: DDP806 says so where that is wrong

@@ -13,6 +13,7 @@ from ddpify.ranks.origins import IDENTITY, PIECE, STRIDE, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import counts
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.unproven import in_training_alone
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.counted import divides_evenly, in_equal_numbers, stops_if_uneven
 from ddpify.rules.shared.entries import entries
@@ -46,7 +47,9 @@ def lint(run: Run) -> Iterable[Finding]:
             if apart or (rounds is None and (cut is not None or own is not None)):
                 seen.add(loop.site)
                 found = _finding(call, loop, cut, own)
-                yield _counted(found, *rounds) if rounds is not None else _seldom(found, loop)
+                told = _counted(found, *rounds) if rounds is not None else _seldom(found, loop)
+                unproven = in_training_alone(run, call.conditions_in(loop))
+                yield replace(told, severity=Severity.NOTE) if unproven else told
 
 
 def _rounds(run: Run, call: RankCall, loop: RankLoop) -> tuple[int, int] | None:

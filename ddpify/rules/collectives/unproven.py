@@ -8,6 +8,7 @@ the 31 others 8 were not false. Much lies between, such as a configuration that 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from itertools import dropwhile
 
 from ddpify.ranks.model import RankGuard
@@ -21,8 +22,15 @@ def is_doubtful(run: Run, one: Mismatch, guard: RankGuard | None) -> bool:
     if guard is None:
         return False
     if one.kind == "local":
-        return _is_far(run, one, guard)
+        return _is_far(run, one, guard) or in_training_alone(run, one.event.guards)
     return one.kind == "guard" and _is_of_training(one, guard)
+
+
+def in_training_alone(run: Run, guards: Sequence[RankGuard]) -> bool:
+    """Whether what stands under these conditions is for training, ``if self.training: …``, and
+    nothing here trains."""
+    asked = (guard for guard in guards if guard.is_open(0) or guard.is_open(1))
+    return not run.backwards and any(guard.holds and _asks_mode(guard.node) for guard in asked)
 
 
 def _is_far(run: Run, one: Mismatch, guard: RankGuard) -> bool:
