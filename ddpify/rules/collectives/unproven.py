@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import dropwhile
 
 from ddpify.ranks.model import RankGuard
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Mismatch
@@ -23,7 +24,7 @@ def is_doubtful(run: Run, one: Mismatch, guard: RankGuard | None) -> bool:
         return False
     if one.kind == "local":
         return _is_far(run, one, guard) or in_training_alone(run, one.event.guards)
-    return one.kind == "guard" and _is_of_training(one, guard)
+    return one.kind == "guard" and (_is_of_training(one, guard) or _may_be_called(run, one))
 
 
 def in_training_alone(run: Run, guards: Sequence[RankGuard]) -> bool:
@@ -52,6 +53,29 @@ def _is_of_training(one: Mismatch, guard: RankGuard) -> bool:
     inner = one.event.guards[len(first.guards) :] if first is not None else ()
     rank = (one.ranks & -one.ranks).bit_length() - 1
     return any(g.is_open(rank) and _asks_mode(g.node) for g in inner)
+
+
+def _may_be_called(run: Run, one: Mismatch) -> bool:
+    """Whether the other ranks hand a function that enters the same to what is not read:
+    ``button.click(fn=generate)``, or a server that has it by its decorator."""
+    said = f"{one.event.op.rpartition('.')[2]}("
+    given = {
+        thing.info
+        for call in run.calls
+        if call.target is None and call.ranks & ~one.ranks
+        for value in call.given
+        for thing in value.things
+        if thing.kind == "function"
+    }
+    served = {f for m in run.modules.values() for f in m.functions.values() if _is_registered(f)}
+    return any(f.place not in run.entered and said in f.text for f in given | served)
+
+
+def _is_registered(function: FunctionDefinition) -> bool:
+    """``@app.post("/generate")``."""
+    decorators = getattr(function.node, "decorator_list", ())
+    calls = (one.func for one in decorators if isinstance(one, ast.Call))
+    return any(isinstance(one, ast.Attribute) for one in calls)
 
 
 def _asks_mode(test: ast.expr) -> bool:
