@@ -168,8 +168,12 @@ def _mode(call: RankCall) -> str:
 
 
 def only_wipes(call: RankCall) -> bool:
-    """``with open(path, "w"): pass``: as often as one likes."""
-    blocks = (one for one in ast.walk(call.module.tree) if isinstance(one, ast.With))
+    """``with open(path, "w"): pass``, ``open(path, "a").close()``: as often as one likes."""
+    nodes = [*ast.walk(call.module.tree)]
+    methods = (one for one in nodes if isinstance(one, ast.Attribute) and one.attr == "close")
+    if any(one.value is call.node for one in methods):
+        return True
+    blocks = (one for one in nodes if isinstance(one, ast.With))
     return any(
         any(item.context_expr is call.node for item in block.items)
         and all(isinstance(one, ast.Pass) for one in block.body)
