@@ -10,8 +10,8 @@ from typing import Any
 from ddpify.python.words import ITERATES
 from ddpify.ranks import containers, picked, sizes, words
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import ALL, RANK0, RANK1, RankLoop, RankThing, RankValue
-from ddpify.ranks.origins import BATCHES, DATA, IDENTITY, Origin, Symbol
+from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankLoop, RankThing, RankValue
+from ddpify.ranks.origins import BATCHES, DATA, IDENTITY, RANDOM, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import (
     NONE,
@@ -152,7 +152,7 @@ def element(m: RankMachine, f: RankFrame, over: RankValue, loop: RankLoop) -> Ra
         return merge("name", (names, names), frozenset())
     made = next((t for t in over.things if t.kind == "result" and t.call is not None), None)
     if made is not None and made.call is not None:
-        found = _of_builtin(m, f, made, loop)
+        found = _of_builtin(m, f, made, loop) or _of_dict(made.call, over, loop)
         if found is not None:
             return found
     if made is None and over.things and over.things[0].kind == "instance":
@@ -186,6 +186,20 @@ def _of_builtin(m: RankMachine, f: RankFrame, made: RankThing, loop: RankLoop) -
     if (passes or _is_bar(made.name)) and call.args:
         return element(m, f, call.args[0], loop)
     return None
+
+
+def _of_dict(call: RankCall, over: RankValue, loop: RankLoop) -> RankValue | None:
+    """A name and what stands under it of a dict that a function makes of batches, and is not read:
+    what is in it may be each rank's own, how it is made up is the same on all."""
+    receiver = call.receiver
+    if call.method != "items" or receiver is None or receiver.keys is not None:
+        return None
+    made = all(thing.kind == "result" and thing.call is not None for thing in receiver.things)
+    if not made or not {origin.kind for origin in spread(over)} <= {DATA, RANDOM}:
+        return None
+    pair = symbol(f"element@{loop.site}", over)
+    name = RankValue(symbol(f"name@{loop.site}").atoms)
+    return replace(pair, items=(name, symbol(f"under@{loop.site}", over)))
 
 
 def is_numbered(over: RankValue) -> bool:
