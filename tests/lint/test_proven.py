@@ -115,3 +115,41 @@ def test_what_one_program_proves_is_no_note_because_another_comes_first(tmp_path
     called = _USES.replace('dist.init_process_group("gloo")\n', "")
     texts = {"main.py": _ALONE, "a.py": called, "b.py": _USES}
     assert _severities(tmp_path, texts) == {Severity.ERROR}
+
+
+_STEPS = "".join(
+    f"def part_{n}(x):\n    return x + dist.get_world_size() * {n}\n\n\n" for n in range(40)
+)
+_LOOP = """\
+def main(parts):
+    dist.init_process_group("gloo")
+    torch.manual_seed(dist.get_rank())
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(100):
+        loss = model(torch.randn(8, 4)).pow(2).mean()
+        if not torch.isfinite(loss):
+            LEAVES
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+CALLS    dist.destroy_process_group()
+
+
+main(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("functions", "leaves", "severity"),
+    [(4, "break", "error"), (40, "break", "note"), (40, "raise SystemExit(0)", "error")],
+)
+def test_a_decision_of_a_large_program_is_proven_of_a_rank_that_ends(
+    tmp_path: Path, functions: int, leaves: str, severity: str
+) -> None:
+    """What each rank decides for itself, where much is read, was mostly what all decide alike."""
+    calls = "".join(f"    part_{n}(parts)\n" for n in range(functions))
+    text = _HEAD + "\n\n" + _STEPS + _LOOP.replace("LEAVES", leaves).replace("CALLS", calls)
+    (tmp_path / "main.py").write_text(text)
+    found = [one for one in lint(tmp_path, [tmp_path / "main.py"]).findings if one.rule == "DDP803"]
+    assert [one.severity.value for one in found] == [severity]

@@ -3,6 +3,9 @@
 Of 79 decisions of ranks that people read in public programs, 48 went by a value from a file that
 the way to the decision does not pass: 1 was right, and those of 4 of 5 repositories were not. Of
 the 31 others 8 were not false. Much lies between, such as a configuration that each process makes.
+
+In 49 more repositories, of 17 such reports where over 30 functions are read, the 4 that were right
+are of a rank that ends; the others took what all decide alike for a rank's own.
 """
 
 from __future__ import annotations
@@ -17,14 +20,24 @@ from ddpify.ranks.origins import CLOCK, DATA, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Mismatch
 
+_MANY = 30  # functions of a program that are read
+
 
 def is_doubtful(run: Run, one: Mismatch, guard: RankGuard | None) -> bool:
     """Whether it is not seen that ranks part by a condition, or that they communicate then."""
     if guard is None:
         return False
+    if one.kind != "guard" and len(run.entered) > _MANY and not _ends(one):
+        return True
     if one.kind == "local":
         return _is_far(run, one, guard) or in_training_alone(run, one.event.guards)
     return one.kind == "guard" and (_is_of_training(one, guard) or _may_be_called(run, one))
+
+
+def _ends(one: Mismatch) -> bool:
+    """Whether a rank's process ends, or a function of it outside of loops."""
+    left = one.exit
+    return left is not None and (left.kind == "stop" or (left.kind == "return" and not left.loops))
 
 
 def in_training_alone(run: Run, guards: Sequence[RankGuard]) -> bool:
