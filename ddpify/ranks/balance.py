@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import chain, combinations
@@ -10,7 +11,7 @@ from itertools import chain, combinations
 from ddpify.ranks import apart
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import ALL
-from ddpify.ranks.paths import TooManyPaths, alike, begin, one_round, view
+from ddpify.ranks.paths import TooManyPaths, alike, begin, one_round, trial, view
 from ddpify.ranks.trace import (
     ABORT,
     BLOCK,
@@ -245,8 +246,8 @@ class Balance:
 def _fewest(items: list[Item], uneven: list[Item]) -> list[Item]:
     """The fewest of these without which the ranks agree: the others meet each other."""
     few = len(uneven) if len(uneven) <= _FEW else 0
-    for number in range(1, few):
-        for some in combinations(reversed(uneven), number):
+    with suppress(TooManyPaths), trial():
+        for some in chain(*(combinations(reversed(uneven), n) for n in range(1, few))):
             rest = [one for one in items if one not in some]
             if alike(view(rest, 0), view(rest, 1)):
                 return [one for one in uneven if one in some]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ddpify.ranks.origins import Symbol
@@ -47,19 +49,26 @@ def begin() -> None:
     _Steps.taken = 0
 
 
+@contextmanager
+def trial() -> Iterator[None]:
+    """What is tried in here may take a part of the time, and none of it is counted. Raises
+    TooManyPaths."""
+    taken, _Steps.taken = _Steps.taken, max(_Steps.taken, MAX_STEPS - MAX_TRIED)
+    try:
+        yield
+    finally:
+        _Steps.taken = taken
+
+
 def alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
     """Whether two ranks enter the same, whatever the conditions are that hold on both; after an
     abort nothing is compared, nor what of one rank alone was read."""
     if _alike(a, b):
         return True
-    taken, _Steps.taken = _Steps.taken, max(_Steps.taken, MAX_STEPS - MAX_TRIED)
-    try:
+    with suppress(TooManyPaths), trial():
         a, b = _same_answers(a), _same_answers(b)
         return _alike(a, b) or _in_each_case(a, b, MAX_CASES)
-    except TooManyPaths:
-        return False
-    finally:
-        _Steps.taken = taken
+    return False
 
 
 def _in_each_case(a: tuple[Token, ...], b: tuple[Token, ...], depth: int) -> bool:
