@@ -29,8 +29,6 @@ def variants() -> Iterator[object]:
 MISSED = {
     "in_class-accelerate/g01_bad_fabric_as_before",
     "in_class-messages/group_bad_list_of_all",
-    "moved-collectives/c04_bad_of_a_prefetcher",
-    "moved-collectives/c04_bad_signal_in_class",
     "in_class-collectives/c04_bad_carried_patience",
     "in_class-collectives/c04_bad_carried_stop",
     "in_class-data/d15_bad_lambda",
