@@ -77,19 +77,17 @@ def wasted(run: Run) -> Iterator[tuple[Work, str, Site]]:
 
 def _works(run: Run) -> list[Work]:
     found: dict[RankLoop, Work | None] = {}
+    comprehended = [one for one in run.comprehended if _is_same(run, one)]
     for call in run.calls:
         if call.everywhere and (_is_forward(call) or _takes_long(call)):
-            loops = [*_comprehensions(run, call), *call.loops]
+            around = (one for one in comprehended if call.place_in(one.site) is not None)
+            loops = [*around, *call.loops]
             for loop in loops:
                 if loop not in found:
                     found[loop] = _work(run, loop)
                 if found[loop] is not None:
                     break  # the outermost
     return [work for work in found.values() if work is not None]
-
-
-def _comprehensions(run: Run, call: RankCall) -> list[RankLoop]:
-    return [one for one in run.comprehended if call.place_in(one.site) is not None]
 
 
 def _is_forward(call: RankCall) -> bool:
@@ -113,10 +111,10 @@ def _takes_long(call: RankCall) -> bool:
 
 
 def _work(run: Run, loop: RankLoop) -> Work | None:
-    inside = tuple(c for c in run.calls if loop in c.loops or c.place_in(loop.site) is not None)
     over = loop.over
-    if over is None or over.all_origins or by_rank(over) or not _is_known(run, loop, over):
+    if over is None or not _is_same(run, loop):
         return None
+    inside = _inside(run, loop)
     if any(map(_meets, inside)) or _leaves(run, loop):
         return None
     forwards = [c for c in inside if _is_forward(c)]
@@ -134,6 +132,19 @@ def _work(run: Run, loop: RankLoop) -> Work | None:
     work = Work(loop, inside, frozenset((*forwards, *made, *long)), forwards != [])
     kept = (s.base for s in run.stores if s.element and work.is_result(s.value))
     return replace(work, holds=frozenset(t for base in kept for t in base.things))
+
+
+def _is_same(run: Run, loop: RankLoop) -> bool:
+    """Whether it is seen that all ranks go over the same."""
+    over = loop.over
+    own = over is None or over.all_origins or by_rank(over)
+    return over is not None and not own and _is_known(run, loop, over)
+
+
+def _inside(run: Run, loop: RankLoop) -> tuple[RankCall, ...]:
+    if loop in run.comprehended:
+        return tuple(call for call in run.calls if call.place_in(loop.site) is not None)
+    return tuple(call for call in run.calls if loop in call.loops)
 
 
 def _is_known(run: Run, loop: RankLoop, over: RankValue) -> bool:
