@@ -79,7 +79,9 @@ def _works(run: Run) -> list[Work]:
     found: dict[RankLoop, Work | None] = {}
     comprehended = [one for one in run.comprehended if _is_same(run, one)]
     for call in run.calls:
-        if call.everywhere and (_is_forward(call) or _takes_long(call)):
+        if not call.everywhere or not (call.loops or comprehended):
+            continue
+        if _is_forward(call) or _takes_long(call):
             around = (one for one in comprehended if call.place_in(one.site) is not None)
             loops = [*around, *call.loops]
             for loop in loops:
@@ -137,8 +139,9 @@ def _work(run: Run, loop: RankLoop) -> Work | None:
 def _is_same(run: Run, loop: RankLoop) -> bool:
     """Whether it is seen that all ranks go over the same."""
     over = loop.over
-    own = over is None or over.all_origins or by_rank(over)
-    return over is not None and not own and _is_known(run, loop, over)
+    if over is None or over.all_origins or not _is_known(run, loop, over):
+        return False
+    return not by_rank(over)
 
 
 def _inside(run: Run, loop: RankLoop) -> tuple[RankCall, ...]:
