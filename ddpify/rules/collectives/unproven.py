@@ -11,9 +11,10 @@ are of a rank that ends; the others took what all decide alike for a rank's own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import dropwhile
 
+from ddpify.ranks import words
 from ddpify.ranks.model import RankGuard
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM
@@ -42,9 +43,12 @@ def _ends(one: Mismatch) -> bool:
 
 def in_training_alone(run: Run, guards: Sequence[RankGuard]) -> bool:
     """Whether what stands under these conditions is for training, ``if self.training: …``, and
-    nothing here trains."""
+    nothing here trains: no backward, no Trainer, no engine's batch."""
+    if run.backwards or run.hook or any(run.named(words.HF_TRAINER, words.TRAINER)):
+        return False
     asked = (guard for guard in guards if guard.is_open(0) or guard.is_open(1))
-    return not run.backwards and any(guard.holds and _asks_mode(guard.node) for guard in asked)
+    modes = any(guard.holds and _asks_mode(guard.node) for guard in asked)
+    return modes and not any(run.methods("train_batch"))
 
 
 def _is_far(run: Run, one: Mismatch, guard: RankGuard) -> bool:
@@ -85,10 +89,18 @@ def _may_be_called(run: Run, one: Mismatch) -> bool:
 
 
 def _is_registered(function: FunctionDefinition) -> bool:
-    """``@app.post("/generate")``."""
+    """``@app.post("/generate")``, of an object that the file makes: no ``@torch.no_grad()``."""
     decorators = getattr(function.node, "decorator_list", ())
     calls = (one.func for one in decorators if isinstance(one, ast.Call))
-    return any(isinstance(one, ast.Attribute) for one in calls)
+    owners = [one.value for one in calls if isinstance(one, ast.Attribute)]
+    made = {name for node in function.module.tree.body for name in _made(node)}
+    return any(isinstance(one, ast.Name) and one.id in made for one in owners)
+
+
+def _made(node: ast.stmt) -> Iterator[str]:
+    """The names to which a file assigns what a call gives: ``app = FastAPI()``."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        yield from (one.id for one in node.targets if isinstance(one, ast.Name))
 
 
 def _asks_mode(test: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import Maybe, text
-from ddpify.ranks.words import DDP
+from ddpify.ranks.words import WRAPPERS
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.accelerated import ACCELERATED, FABRICATED
@@ -26,7 +26,6 @@ from ddpify.rules.shared.exclusion import excludes
 from ddpify.rules.shared.wrapped import live
 
 _SCALED: Final = ("16-mixed", "16", 16)
-_WRAPPER: Final = DDP.rpartition(".")[2]
 
 _BACK: Final = (
     "the backward goes past the engine: DeepSpeed before its PR #7665 then neither averages the"
@@ -91,11 +90,13 @@ def _past_engines(run: Run) -> Iterator[Finding]:
 
 
 def _averages(engine: RankCall) -> bool:
-    """Whether what the engine is given is a wrapper already, torch's, Apex' or another: its hooks
-    run in any backward."""
+    """Whether what the engine is given is a wrapper already, torch's or Apex', or may be what a
+    library has in its place: its hooks run in any backward."""
     model = engine.arg(1, "model")
-    names = model.names() if model is not None else set()
-    return bool(names) and all(name.rpartition(".")[2] == _WRAPPER for name in names)
+    if model is None or any(thing.cls is not None for thing in model.things):
+        return False
+    made = {thing.call.node for thing in model.things if thing.call and thing.name in WRAPPERS}
+    return bool(made) and all(thing.call and thing.call.node in made for thing in model.things)
 
 
 def _needs_what_is_not_there(run: Run, backward: RankCall) -> bool:
