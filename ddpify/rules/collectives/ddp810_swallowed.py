@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks.attempts import Attempt, Handler, ends
@@ -35,9 +36,14 @@ _LEAVES: Final = (
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per handler that lets a loop go on after a failed exchange."""
-    met = [one for one in exchanges(run) if not in_training_alone(run, one.guards)]
-    met = met if run.joined else []
+    """Yield a finding per handler that lets a loop go on after a failed exchange; a note where
+    the ranks may not meet at all."""
+    for call, found in _found(run, list(exchanges(run)) if run.joined else []):
+        unproven = in_training_alone(run, call.guards)
+        yield replace(found, severity=Severity.NOTE) if unproven else found
+
+
+def _found(run: Run, met: list[RankCall]) -> Iterator[tuple[RankCall, Finding]]:
     for call in met:
         if call.ranks != ALL and call.name in COLLECTIVE_CALLS:
             continue  # the others do not come to it: DDP806 says so where that is wrong
@@ -46,9 +52,9 @@ def lint(run: Run) -> Iterable[Finding]:
                 continue  # nothing here fails on one rank alone, or it tries again
             agreed = any(one.place_in(handler.body) for one in met for handler in tried.handlers)
             if is_repeated(call, tried) and not agreed:
-                yield from _passed_over(run, call, tried, met)
+                yield from ((call, one) for one in _passed_over(run, call, tried, met))
     for call, handler in skipped(run, met):
-        yield _finding(call, handler, _GOES_ON)
+        yield call, _finding(call, handler, _GOES_ON)
 
 
 def _passed_over(
