@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import leaving, narrowing
+from ddpify.ranks import leaving, narrowing, words
 from ddpify.ranks.aliases import is_container
 from ddpify.ranks.entries import Unset, with_lack
 from ddpify.ranks.events import Exit
@@ -18,7 +18,10 @@ from ddpify.ranks.model import ALL, RANK0, RANK1, RankGuard, RankLoop, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, IDENTITY, RANDOM, RANK, SYNCED, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import Branch, End, Item, Repeat, Split
-from ddpify.ranks.values import asks_presence, merge, narrowed, truth
+from ddpify.ranks.values import asks_presence, key_of, merge, narrowed, truth
+
+_INIT = f"{words.DIST}init_process_group"
+_NOT = "not "  # so begins the key of a condition that is another one's opposite
 
 
 def branch(
@@ -27,16 +30,18 @@ def branch(
     """Run ``arms`` (callables) under a condition: each for the ranks that may take it."""
     live = m.live
     m.run.asked.append((test, live, f.module.site(node)))
-    takes = [may(test, live, True), may(test, live, False)]
+    takes = [may(m, test, live, True), may(m, test, live, False)]
     local = is_local(m, test, live)
     results = []
     told: list[Any] = []
+    opens: list[bool] = []
     mark = len(m.journal)
     items = m.items
     for arm, holds in zip(arms, (True, False), strict=True):
         ranks = takes[0 if holds else 1]
         m.live, m.items = ranks, []
         told.append(narrowing.narrow(m, f, test, node, holds) if ranks else [])
+        made = len(m.run.calls)
         if ranks:
             here = m.here
             divides = ranks != live and not local
@@ -46,22 +51,48 @@ def branch(
                 arm()
             finally:
                 m.here = here
+        opens.append(any(call.name == _INIT for call in m.run.calls[made:]))
         results.append((m.live, m.items, m.take_back(mark)))
     m.items = items
+    if takes == [live, live] and not local and opens[0] is not opens[1]:
+        takes, results = _of_several(m, test, opens[0], live, results)
     narrowing.widen(told, results)
     _add_condition(m, f, test, node, live, takes, local, results)
     _merge(m, f, test, node, live, takes, results)
     m.live = results[0][0] | results[1][0]
 
 
-def may(test: RankValue, live: int, holds: bool) -> int:
+def _of_several(
+    m: RankMachine, test: RankValue, holds: bool, live: int, results: list[Any]
+) -> tuple[list[int], list[Any]]:
+    """After ``if world > 1: init_process_group()`` several processes have come by this arm, and
+    the condition is answered, unless it ends there: then what follows is for one process."""
+    here = results[0 if holds else 1]
+    if here[0] != live:
+        return [live, live], results
+    key = key_of(test)
+    m.settled[key.removeprefix(_NOT)] = holds is not key.startswith(_NOT)
+    none: tuple[int, list[Item], dict[Any, Any]] = (0, [], {})
+    return ([live, 0], [here, none]) if holds else ([0, live], [none, here])
+
+
+def may(m: RankMachine, test: RankValue, live: int, holds: bool) -> int:
     """The ranks for which a condition may be ``holds``."""
     ranks = 0
     for rank in (0, 1):
-        known = truth(test.atoms[rank])
+        known = _answer(m, test.atoms[rank])
         if live & (1 << rank) and (known is None or known is holds):
             ranks |= 1 << rank
     return ranks
+
+
+def _answer(m: RankMachine, atom: Any) -> bool | None:
+    """What a condition comes to, as far as is known; some only hold, or not, for several."""
+    if not isinstance(atom, Symbol) or not m.settled:
+        return truth(atom)
+    negated = atom.key.startswith(_NOT)
+    settled = m.settled.get(atom.key.removeprefix(_NOT))
+    return settled if settled is None else settled is not negated
 
 
 def is_local(m: RankMachine, test: RankValue, live: int) -> bool:

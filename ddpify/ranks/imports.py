@@ -8,6 +8,8 @@ import re
 import warnings
 from functools import cache, cached_property
 from pathlib import Path
+from symtable import symtable
+from typing import Any
 
 from ddpify.configs.trees import ConfigTree
 from ddpify.names import HEADER_PREFIX, INSTALLED
@@ -62,12 +64,13 @@ class Modules:
             self.load(file)  # which says where and why
 
     def _compiles(self, file: Path) -> bool:
-        """By compiling it, which takes a third of the time that a tree of Python objects takes."""
+        """By its table of symbols, half as dear as a tree of Python objects, which nobody needs."""
         raw = self.texts.get(file)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                compile(file.read_bytes() if raw is None else raw, file, "exec", dont_inherit=True)
+                text: Any = file.read_bytes() if raw is None else raw  # with its coding line
+                symtable(text, file.name, "exec")
         except Exception:  # whatever it is, it is said by the slower way
             return False
         return True

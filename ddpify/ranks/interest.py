@@ -157,9 +157,10 @@ class Interest:
         for text in texts:
             opens = opens or "init_process_group(" in text
             called = called_here(text)
+            said = tuple(filter(text.__contains__, wanted))  # few of them, of many functions
             for name, chunk in _chunks(text):
                 communicates = called is not None and called.search(chunk) is not None
-                if communicates or says(chunk, wanted):
+                if communicates or says(chunk, said):
                     hot.add(name)
                     if communicates or _NARROW.search(chunk):
                         talks.add(name)

@@ -67,6 +67,7 @@ class RankReader(Journal):
         )  # what all ranks have made at its first use
         self.choices: dict[str, tuple[str, RankValue, RankValue]] = {}
         self.deciding: set[str] = set()  # the conditions between them
+        self.settled: dict[str, bool] = {}  # conditions on which the group was opened
         self.submodules: dict[tuple[Module, str, int], RankValue | None] = {}
         self.namespaces: dict[Module, RankThing] = {}
         self.resolving: set[tuple[Module | ClassDefinition, str]] = set()
@@ -110,7 +111,7 @@ class RankReader(Journal):
 
     def may(self, test: RankValue, live: int, holds: bool) -> int:
         """The ranks for which a condition may be ``holds``."""
-        return branching.may(test, live, holds)
+        return branching.may(self, test, live, holds)
 
     def is_local(self, test: RankValue, live: int) -> bool:
         """Whether each rank may decide this for itself, in a way that is not known here."""

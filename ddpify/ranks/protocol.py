@@ -49,6 +49,7 @@ class RankMachine(Protocol):
     made: set[tuple[ast.If, RankThing]]
     choices: dict[str, tuple[str, RankValue, RankValue]]  # by what was made of two
     deciding: set[str]
+    settled: dict[str, bool]
     reread: list[ast.AST]
     closures: dict[RankThing, RankFrame | None]
     classes: dict[ClassDefinition, RankThing]

@@ -13,6 +13,7 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.effects.effects import gated, opened
 from ddpify.rules.effects.log_levels import by_rank
+from ddpify.rules.effects.one_adds import one_adds
 from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
@@ -25,6 +26,7 @@ from ddpify.rules.shared.meetings import (
 from ddpify.rules.shared.outputs import (
     SAME,
     Write,
+    adds,
     by_all,
     copies_console,
     difference,
@@ -79,6 +81,8 @@ def lint(run: Run) -> Iterable[Finding]:
         if same_beginning(run, write.call) or done_before(run, write.call):
             continue
         if _is_quiet(run, write.call) or only_wipes(write.call):
+            continue
+        if adds(write.call) and one_adds(run, write.call):
             continue
         if write.path is not None and is_part(run, write.path):
             continue  # named by the samples that Lightning deals

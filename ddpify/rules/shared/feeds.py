@@ -133,8 +133,8 @@ def held(value: RankValue, depth: int = 3) -> set[RankThing]:
     for _ in range(depth):
         todo -= found
         found |= todo
-        inner = (v for t in todo if t.cls is not None for v in t.attrs.values())
-        todo = {thing for one in inner for thing in one.sources()}
+        inner = [v for t in todo if t.cls is not None for v in t.attrs.values()]
+        todo = set[RankThing]().union(*(v.things for v in inner), *(v.made_from for v in inner))
     return found
 
 

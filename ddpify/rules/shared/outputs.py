@@ -196,6 +196,11 @@ def copies_console(run: Run, call: RankCall) -> bool:
     return any(not held(value).isdisjoint(call.result.things) for value in consoles)
 
 
+def adds(call: RankCall) -> bool:
+    """Whether a file is opened to add to."""
+    return call.name in OPENS and "a" in _mode(call)
+
+
 def _opened(call: RankCall) -> RankValue | None:
     return call.receiver if call.receiver is not None else call.arg(0, "file")
 
@@ -273,7 +278,7 @@ def unequal(run: Run, write: Write) -> bool:
     """
     if run.helpers or run.assumed:
         return True
-    if "a" in _mode(write.call) and write.call.name in OPENS:
+    if adds(write.call):
         return True
     return bool(_differs_by(run, write))
 

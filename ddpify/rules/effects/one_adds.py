@@ -1,0 +1,76 @@
+"""Files that all ranks open to add to, and one adds to: it alone fills the list of lines."""
+
+from __future__ import annotations
+
+import ast
+
+from ddpify.ranks.model import RANK0, RANK1, RankCall
+from ddpify.ranks.run import Run
+from ddpify.rules.shared.syntax import scope
+
+_FILLS = frozenset(("append", "extend", "insert"))
+_ASKS = frozenset(("print", "len", "enumerate"))
+
+
+def one_adds(run: Run, call: RankCall) -> bool:
+    """``for line in lines: log.write(line)`` where ``lines.append(…)`` is of one rank: the file is
+    opened to add to, so that the other ranks, whose lists are empty, leave it as it is."""
+    opened = set(call.result.things) if call.result is not None else set()
+    adds = [
+        one
+        for one in run.methods("write", "writelines")
+        if one.receiver is not None and not opened.isdisjoint(one.receiver.things)
+    ]
+    return bool(adds) and all(_is_of_one(run, one) for one in adds)
+
+
+def _is_of_one(run: Run, add: RankCall) -> bool:
+    if add.ranks in (RANK0, RANK1):
+        return True
+    around = (n for n in ast.walk(scope(add)) if isinstance(n, ast.For))
+    names = [
+        loop.iter.id
+        for loop in around
+        if isinstance(loop.iter, ast.Name) and add.node in ast.walk(loop)
+    ]
+    return any(_is_filled_by_one(run, add, name) for name in names)
+
+
+def _is_filled_by_one(run: Run, add: RankCall, name: str) -> bool:
+    """Whether a list is empty wherever it is bound, and only one rank puts something into it."""
+    here = scope(add)
+    named = [n for n in ast.walk(here) if isinstance(n, ast.Name) and n.id == name]
+    bound = [n for n in named if isinstance(n.ctx, ast.Store)]
+    empty = [
+        node
+        for node in ast.walk(here)
+        if isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and node.targets[0] in bound
+        and isinstance(node.value, ast.List)
+        and not node.value.elts
+    ]
+    nodes = {
+        node.func.value
+        for node in ast.walk(here)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _FILLS
+    }
+    if any(_is_handed_on(node, named) for node in ast.walk(here)):
+        return False
+    filled = nodes & set(named)
+    fills = [
+        one
+        for one in run.methods(*_FILLS)
+        if isinstance(one.node.func, ast.Attribute) and one.node.func.value in filled
+    ]
+    return len(empty) == len(bound) > 0 and all(one.ranks in (RANK0, RANK1) for one in fills)
+
+
+def _is_handed_on(node: ast.AST, named: list[ast.Name]) -> bool:
+    """Whether a call is given the list, and may fill it."""
+    asks = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _ASKS
+    if not isinstance(node, ast.Call) or asks:
+        return False
+    return any(one in named for one in (*node.args, *(word.value for word in node.keywords)))
