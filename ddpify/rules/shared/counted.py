@@ -11,7 +11,7 @@ from ddpify.ranks.attempts import ends
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import Module
 from ddpify.ranks.origins import ITEM, SLICE, Symbol
-from ddpify.ranks.values import text
+from ddpify.ranks.values import OwnRows, text
 from ddpify.rules.shared.feeds import held
 
 _FILLED: Final = frozenset(
@@ -31,20 +31,24 @@ def divides_evenly(value: RankValue) -> bool:
 
 
 def in_equal_numbers(value: RankValue) -> bool:
-    """Whether what was dealt are the parts of a split into a multiple of the world size."""
+    """Whether what was dealt are the parts of a split into a multiple of the world size, or of the
+    stride by which they are dealt."""
+    dealt = value.atoms[0]
+    step = dealt.bounds[-1].atoms[0] if isinstance(dealt, OwnRows) and dealt.stride else None
     for thing in value.sources():
         call = thing.call
         if call is not None and call.method in _SPLITS:
             number = call.arg(0 if call.receiver is not None else 1, "indices_or_sections")
-            if number is not None and _is_multiple(number.atoms[0]):
+            if number is not None and _is_multiple(number.atoms[0], step):
                 return True
     return False
 
 
-def _is_multiple(atom: Any) -> bool:
-    """Of 2: a run has two ranks."""
+def _is_multiple(atom: Any, step: Any) -> bool:
+    """Of 2, for a run has two ranks, or of a number that is not known."""
     if isinstance(atom, Symbol):
-        return atom.parts[:1] == ("Mult",) and any(_is_multiple(one) for one in atom.parts[1:])
+        parts = atom.parts[1:] if atom.parts[:1] == ("Mult",) else ()
+        return atom == step or any(_is_multiple(one, step) for one in parts)
     return isinstance(atom, int) and atom % 2 == 0
 
 
