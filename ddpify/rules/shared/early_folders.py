@@ -25,6 +25,8 @@ def early_uses(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
             early = making.order < call.order and within(path, folder, rank - 1)
             if not early or _is_there(run, dirs, folder, write, rank):
                 continue
+            if _is_written_into(run, making, folder, rank):
+                continue
             if overtakes(run, making, call) and not excludes(run, making, call):
                 yield call, making
                 break
@@ -46,6 +48,15 @@ def _is_there(
     return any(
         one.order < call.order and one.ranks & rank and within(seen, folder, rank - 1)
         for one, seen in (*reads(run), *found)
+    )
+
+
+def _is_written_into(run: Run, making: RankCall, folder: RankValue, rank: int) -> bool:
+    """Whether a rank has put a file into the folder before: a log, without which it had stopped."""
+    return any(
+        one.call.order < making.order and one.call.ranks & rank and not one.call.conditions
+        for one in files(run)
+        if one.path is not None and within(one.path, folder, rank - 1) and not caught(one.call)
     )
 
 
