@@ -36,6 +36,12 @@ def test_two_writers_damage_a_checkpoint(seen: Seen) -> None:
     assert any(seen["one_checkpoint"])
 
 
+def test_equal_writers_damage_only_what_is_read_meanwhile(seen: Seen) -> None:
+    (bad, _), (_, half) = seen["equal_checkpoints"]
+    assert bad == 0
+    assert half
+
+
 def test_without_a_barrier_a_file_is_not_there_yet(seen: Seen) -> None:
     assert seen["read_before_it_is_written"] == [["", ""], ["FileNotFoundError", ""]]
 

@@ -39,7 +39,7 @@ CHECKPOINTS = {
     "torch.onnx.export": (2, "f"),
 }
 _LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
-SAME = "the same contents, as far as is seen, but damaged where two write at once"
+SAME = "the same contents, as far as is seen, but who reads it meanwhile finds half of it"
 OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 # What makes a file that is an array: where its mode is. "w+" wipes what the file had.

@@ -57,7 +57,7 @@ def one_removal(rank: int) -> Any:
 
 def one_checkpoint(rank: int) -> Any:
     """torch.save of other sizes to one path, until a file cannot be read; at most 300."""
-    payload = {"weights": torch.rand(20_000 + 30_000 * rank)}
+    payload = {"weights": torch.rand(200_000 + 1_000_000 * rank)}
     for number in range(300):
         name = f"{number}.pt"
         dist.barrier()
@@ -69,6 +69,28 @@ def one_checkpoint(rank: int) -> Any:
     seen: list[Any] = [None, None]
     dist.all_gather_object(seen, error)
     return bool(error)
+
+
+def equal_checkpoints(rank: int) -> Any:
+    """(Files that cannot be read after both have written the same, whether a reader meets half a
+    file while it is written again), of 100 each."""
+    payload = {"weights": torch.ones(200_000)}
+    bad = 0
+    for number in range(100):
+        dist.barrier()
+        torch.save(payload, f"equal{number}.pt")
+        dist.barrier()
+        bad += bool(said(lambda number=number: torch.load(f"equal{number}.pt")))
+    torch.save(payload, f"again{rank}.pt")
+    dist.barrier()
+    half = False
+    for _ in range(100):
+        if rank == 0:
+            torch.save(payload, "again0.pt")
+        else:
+            half = half or bool(said(lambda: torch.load("again0.pt")))
+    dist.barrier()
+    return [bad, half]
 
 
 def read_before_it_is_written(rank: int) -> Any:
