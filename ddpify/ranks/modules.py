@@ -54,6 +54,12 @@ class FunctionDefinition:
         return tuple(one.arg for one in (*self.node.args.posonlyargs, *self.node.args.args))
 
     @cached_property
+    def goes_round(self) -> bool:
+        """Whether it has a loop of its own."""
+        loops = (ast.For, ast.While, ast.comprehension)
+        return any(isinstance(node, loops) for node in ast.walk(self.node))
+
+    @cached_property
     def stored(self) -> dict[str, str]:
         """Attributes of its object that are set once, to a parameter as it was given."""
         own, *names = self.parameters or ("",)

@@ -133,6 +133,8 @@ def spread(value: RankValue) -> frozenset[Origin]:
 
 def same(a: Any, b: Any) -> bool:
     """Whether two atoms are surely equal."""
+    if a is b:
+        return True
     if isinstance(a, Symbol) or isinstance(b, Symbol):
         return isinstance(a, Symbol) and isinstance(b, Symbol) and a.key == b.key
     return type(a) is type(b) and bool(a == b)

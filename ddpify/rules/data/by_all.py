@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -108,8 +107,7 @@ def _models(call: RankCall) -> list[RankThing]:
 
 def _takes_long(call: RankCall) -> bool:
     """Whether a function of the project has a loop of its own."""
-    within = ast.walk(call.target.node) if call.target is not None else ()
-    return any(isinstance(node, ast.For | ast.While | ast.comprehension) for node in within)
+    return call.target is not None and call.target.goes_round
 
 
 def _work(run: Run, loop: RankLoop) -> Work | None:
