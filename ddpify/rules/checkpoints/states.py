@@ -223,5 +223,5 @@ def _kinds(thing: RankThing) -> Iterator[str]:
 
 def _is_counter(name: str) -> bool:
     return name.startswith(("torch.optim.lr_scheduler.", "torch.utils.data.")) or (
-        "scheduler" in name.rpartition(".")[2].lower() or name.endswith("GradScaler")
+        "schedule" in name.rpartition(".")[2].lower() or name.endswith("GradScaler")
     )
