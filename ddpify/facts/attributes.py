@@ -47,9 +47,9 @@ def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
 
 def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Value:
     """``base.name``: heap attributes, methods, modules' globals, external names."""
-    if m.shards and name == "shape" and not base.dep(Kind.BATCH, Kind.FORWARD):
+    if m.target.shards and name == "shape" and not base.dep(Kind.BATCH, Kind.FORWARD):
         return NOTHING  # of a shard, too, it is that of the whole weight
-    if name == "_orig_mod" and base.of(Kind.MODEL, *([Kind.WRAPPED] if m.shards else [])):
+    if name == "_orig_mod" and base.of(Kind.MODEL, *([Kind.WRAPPED] if m.target.shards else [])):
         return base  # what torch.compile gives is the model itself here
     if not base.things:
         return _plain_attribute(base, name)
@@ -145,7 +145,7 @@ def _known_attribute(
 def _says_share(m: Machine, loader: Thing) -> bool:
     """Whether its batch size is a share: not where only its batches are, nor in evaluation."""
     of_all = makes_its_own(loader) or loader.detail(SharesBatches) is not None
-    return loader.born in m.trained and is_shared_out(m, loader) and not of_all
+    return loader.born in m.target.trained and is_shared_out(m, loader) and not of_all
 
 
 def _share_of_batch(m: Machine, f: Frame, loader: Thing) -> Value:

@@ -160,7 +160,7 @@ def _attribute(m: Machine, f: Frame, call: Call, base: Value, name: str) -> Valu
 
 
 def _length(m: Machine, f: Frame, value: Value, call: Call) -> Value:
-    if m.shards and value.dep(Kind.PARAMETERS) and not value.dep(Kind.BATCH, Kind.FORWARD):
+    if m.target.shards and value.dep(Kind.PARAMETERS) and not value.dep(Kind.BATCH, Kind.FORWARD):
         return NOTHING  # how many weights
     if value.measure in measures.ENTRIES:
         return counts.length(m, f, value, constant(0), call.site)
@@ -198,7 +198,7 @@ def _range(m: Machine, f: Frame, call: Call) -> Value | None:
 
 def _next(m: Machine, f: Frame, call: Call) -> Value:
     """An element; of a loader whose batches are dealt rank 0 hands its first one on."""
-    if m.dealt and dealing.is_first(m, f, call):
+    if m.target.dealt and dealing.is_first(m, f, call):
         m.firsts.append(call)
         return NOTHING
     return join(m.element_of(f, call.args[0]), *call.args[1:])

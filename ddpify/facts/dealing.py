@@ -52,7 +52,7 @@ def batch_size(m: Machine, loader: Thing) -> str | None:
 def deals(m: Machine, loop: Loop) -> bool:
     """Whether all that a loop goes over is dealt batch by batch."""
     loaders = loaders_in(loop.over)
-    return bool(m.dealt and loaders) and all(t.born in m.dealt for t in loaders)
+    return bool(m.target.dealt and loaders) and all(t.born in m.target.dealt for t in loaders)
 
 
 def measured(m: Machine, value: Value) -> Value:
@@ -61,7 +61,7 @@ def measured(m: Machine, value: Value) -> Value:
         return value
     batches = value.dep(Kind.BATCH)
     loaders = [t for b in batches if b.inner is not None for t in b.inner.things]
-    dealt = bool(loaders) and all(t.born in m.dealt for t in loaders)
+    dealt = bool(loaders) and all(t.born in m.target.dealt for t in loaders)
     return value.but(measure=Measure.MEAN) if dealt else value
 
 
@@ -77,7 +77,7 @@ def is_first(m: Machine, f: Frame, call: Call) -> bool:
     loaders = [t for value in over for t in value.things]
     if not loaders or len(iterators) != len(call.args[0].things):
         return False
-    dealt = all(t.kind is Kind.LOADER and t.born in m.dealt for t in loaders)
+    dealt = all(t.kind is Kind.LOADER and t.born in m.target.dealt for t in loaders)
     return dealt and _by_all(m, m.where(f))
 
 

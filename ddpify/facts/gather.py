@@ -70,7 +70,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             bypasses=bypasses(calls),
             counted=frozenset(t.born for t in sharding.counted(target)),
             phases=phases(target, training),
-            dealt=target.dealt,
+            dealt=target.target.dealt,
             firsts=tuple(target.firsts),
             compared=comparing(target, trained),
             collated=collating(target, trained),

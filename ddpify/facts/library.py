@@ -77,7 +77,7 @@ ITERATES = words.ITERATES | {"more_itertools.peekable"}
 def call_external(m: Machine, f: Frame, name: str, call: Call) -> Value:
     """The result of calling a library's function or class."""
     tail = name.rsplit(".", 1)[-1]
-    if m.shards and name in words.CLIPS:
+    if m.target.shards and name in words.CLIPS:
         return NOTHING  # a norm of all, which is made a plain tensor
     special = _special(m, f, name, tail, call)
     if special is not None:
@@ -269,7 +269,7 @@ def told(loader: Thing, call: Call) -> None:
 def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     inner = call.arg(0, "module") or NOTHING
     m.parallel |= tail == "DataParallel"
-    if tail == "DataParallel" and m.drop_data_parallel:
+    if tail == "DataParallel" and m.target.drop_data_parallel:
         for thing in inner.of(Kind.UNKNOWN):
             thing.kind = Kind.MODEL
         return inner

@@ -48,9 +48,9 @@ def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     """The result of ``receiver.name(...)``."""
     if opens_path(call):
         return one(m.make(Kind.FILE, f, call.site, "open"))
-    if m.shards and name in _OF_SHAPES and not receiver.dep(Kind.BATCH, Kind.FORWARD):
+    if m.target.shards and name in _OF_SHAPES and not receiver.dep(Kind.BATCH, Kind.FORWARD):
         return NOTHING  # of a shard, too, it is that of the whole weight
-    if m.shards and name == "keys" and receiver.dep(Kind.PARAMETERS):
+    if m.target.shards and name == "keys" and receiver.dep(Kind.PARAMETERS):
         return NOTHING  # names
     value = _method(m, f, receiver, by_sample.of_part(m, name, call), call)
     if opens_path(call):

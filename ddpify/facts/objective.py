@@ -54,10 +54,10 @@ def sums(m: Machine, trained: frozenset[Site]) -> frozenset[Site]:
 
 def averaged(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     """The value of an addend, as DDP averages it: only where it trains."""
-    if site in m.summed:
+    if site in m.target.summed:
         return value.but(measure=Measure.MEAN)
-    unknown = site in m.averaged and value.measure is Measure.MIXED
-    if not unknown or f.no_grad or not _trains(value, m.trained):
+    unknown = site in m.target.averaged and value.measure is Measure.MIXED
+    if not unknown or f.no_grad or not _trains(value, m.target.trained):
         return value
     made = m.make(Kind.AVERAGED, f, site)
     return value.but(deps=value.deps | {made}, measure=Measure.MEAN)

@@ -104,7 +104,7 @@ def shardable(trial: Machine, wanted: frozenset[Site]) -> frozenset[Site]:
         fine = plain and loaders <= wanted and _only_adds_up(trial, loop)
         (accepted if fine else refused).update(loaders & wanted)
     sizes = {t.born for t in counted(trial) if t.born in wanted and not _same_batch(trial, t)}
-    refused |= (sizes | _divided_by(trial)) - trial.dealt
+    refused |= (sizes | _divided_by(trial)) - trial.target.dealt
     return frozenset(accepted - refused - _taken_apart(trial) - _listed(trial))
 
 
@@ -205,7 +205,7 @@ def _only_adds_up(m: Machine, loop: Loop) -> bool:
         return False
     if passes.decide(m, tree, node, [c for c in inside if isinstance(c, Call)]):
         return False
-    dealt = any(t.born in m.dealt for t in loaders_in(loop.over))
+    dealt = any(t.born in m.target.dealt for t in loaders_in(loop.over))
     if dealt and not dealing.alone(m, loop, node, end):
         return False
     understood = {bind.site for bind in binds}

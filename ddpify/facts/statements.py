@@ -24,8 +24,8 @@ def execute(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> bool:
             m.spend()
             f.statement = site = m.site(f, statement)
             mark = len(f.skips)
-            if site in m.divided:
-                own_shares.divide(m, f, m.divided[site])
+            if site in m.target.divided:
+                own_shares.divide(m, f, m.target.divided[site])
             if _step(m, f, statement):
                 return True
             for guard in passed(f, f.skips[mark:]):

@@ -87,7 +87,7 @@ def _each(m: Machine, f: Frame, value: Value, home: Home) -> Value:
 
 def unwrapped(m: Machine, value: Value) -> Value:
     """The inner module of each wrapped model, which of a sharded one is itself."""
-    if m.shards:
+    if m.target.shards:
         return value
     inner = [t.inner if t.kind is Kind.WRAPPED and t.inner else one(t) for t in value.things]
     return join(*inner) if inner else value
