@@ -24,7 +24,7 @@ from ddpify.facts.locality import is_local, is_shared_out, loaders_in
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree, written
-from ddpify.facts.values import NOTHING, Kind, Measure, Value
+from ddpify.facts.values import NOTHING, Kind, Measure
 
 GATHERERS = frozenset({"gather_samples", "gather_batches"})
 SUMMERS = frozenset({"reduce_sum", "reduce_meter", "reduce_entries"}) | GATHERERS
@@ -70,9 +70,9 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     for name in (*sums, *means):
         _set(f, name)
     for name in (*lists.numbers, *lists.totals, *done):
-        number_lists.joined(_get(f, name) or NOTHING)
+        number_lists.joined(f.value_of(name) or NOTHING)
     for name in (*lists.samples, *lists.batches):
-        f.bind(name, growth.gathered(_get(f, name) or NOTHING, loop.site))
+        f.bind(name, growth.gathered(f.value_of(name) or NOTHING, loop.site))
 
 
 def _over_batches(
@@ -164,7 +164,7 @@ def _again(first: LoopEnd, then: LoopEnd) -> LoopEnd:
 def _names(m: Machine, f: Frame, loop: Loop, tree: Tree, node: ast.stmt, done: set[str]) -> Left:
     found: Left = []
     for name in _bound_in(m, f, loop):
-        value = _get(f, name)
+        value = f.value_of(name)
         if value is None or name in done or not is_local(m, value):
             continue
         adds, aliased = accumulates(tree, node, name), _aliased(f, tree, node, name)
@@ -233,16 +233,8 @@ def _changed_by(call: ast.Call) -> tuple[str, ...]:
     return tuple(ast.unparse(node) for node in (owner, whole, *call.args[:1]))
 
 
-def _get(f: Frame, name: str) -> Value | None:
-    first, *rest = name.split(".")
-    value = f.lookup(first)
-    for attribute in rest:
-        value = value.things[0].attrs.get(attribute) if value and value.things else None
-    return value
-
-
 def _set(f: Frame, name: str) -> None:
-    value = _get(f, name)
+    value = f.value_of(name)
     if value is None:
         return
     reduced = value.reduced()
@@ -250,7 +242,7 @@ def _set(f: Frame, name: str) -> None:
         f.bind(name, reduced)
         return
     owner, _, attribute = name.rpartition(".")
-    base = _get(f, owner)
+    base = f.value_of(owner)
     if base is not None and base.things:
         base.things[0].attrs[attribute] = reduced
 

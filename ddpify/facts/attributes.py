@@ -157,7 +157,7 @@ def _share_of_batch(m: Machine, f: Frame, loader: Thing) -> Value:
 
 def _steps_itself(wrapper: Thing, name: str) -> Value | None:
     """The optimizer that a model keeps of itself: it is asked of the model inside (DDP303)."""
-    inner = wrapper.inner.things if wrapper.kind is Kind.WRAPPED and wrapper.inner else ()
+    inner = wrapper.stands_for if wrapper.kind is Kind.WRAPPED else ()
     kept = [thing.attrs[name] for thing in inner if name in thing.attrs]
     found = [thing.kind for value in kept for thing in value.things]
     return join(*kept) if found and all(kind in STEPS for kind in found) else None

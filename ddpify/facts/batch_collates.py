@@ -23,8 +23,7 @@ def collating(m: Machine, trained: Iterable[Forward]) -> tuple[Site, ...]:
     outputs: dict[Thing, Thing] = {}
     for forward in trained:
         given = (*forward.call.args, *forward.call.kwargs.values())
-        batches = (b.inner for v in given for b in v.dep(Kind.BATCH) if b.inner is not None)
-        for loader in (t for inner in batches for t in inner.things if t.kind is Kind.LOADER):
+        for loader in (t for v in given for t in v.loaders() if t.kind is Kind.LOADER):
             outputs.setdefault(loader, forward.output)
     made = ((call_that_made(loader), output) for loader, output in outputs.items())
     found = {site for call, output in made if call is not None for site in _in(m, call, output)}

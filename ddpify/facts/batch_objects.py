@@ -35,7 +35,7 @@ def samples(site: Site) -> Value:
 
 def field(m: Machine, f: Frame, batch: Thing, name: str) -> Value | None:
     """``batch.image``: a row for each sample; None where that is not known."""
-    loaders = batch.inner.things if batch.kind is Kind.BATCH and batch.inner is not None else ()
+    loaders = batch.stands_for if batch.kind is Kind.BATCH else ()
     if not loaders or not all(_is_of_each(m, f, loader, name) for loader in loaders):
         return None
     batch.attrs[name] = part_of(batch)

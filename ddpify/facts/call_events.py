@@ -9,7 +9,7 @@ from ddpify.facts import batch_entries, containers
 from ddpify.facts.events import Call
 from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame, FunctionInfo
+from ddpify.facts.scopes import Frame, functions_in
 from ddpify.facts.values import MORE, NOTHING, REST, Kind, Value, constant
 from ddpify.source import Site
 
@@ -39,7 +39,7 @@ def event_of(
     arguments: Arguments,
     alone: bool,
 ) -> Call:
-    targets = [t.ref for t in callee.things if isinstance(t.ref, FunctionInfo)]
+    targets = functions_in(callee)
     inner = node.func.value if isinstance(node.func, ast.Attribute) else None
     return Call(
         m.tick(),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, functions_in
 from ddpify.facts.values import Kind, Thing
 
 LISTS: Final = frozenset(
@@ -128,11 +128,8 @@ def stored(statement: ast.stmt) -> set[str]:
 
 def method(info: ClassInfo, name: str) -> ast.FunctionDef | None:
     """A method, inherited ones included."""
-    value = info.lookup(name)
-    for thing in value.things if value is not None else ():
-        if isinstance(thing.ref, FunctionInfo) and isinstance(thing.ref.node, ast.FunctionDef):
-            return thing.ref.node
-    return None
+    nodes = (found.node for found in functions_in(info.lookup(name)))
+    return next((node for node in nodes if isinstance(node, ast.FunctionDef)), None)
 
 
 def behind(info: ClassInfo, test: ast.AST) -> frozenset[str]:

@@ -278,7 +278,7 @@ class _Trained:
         if thing.kind in (Kind.MODEL, Kind.WRAPPED) or thing.part_of is not None:
             return Kind.MODEL if self._is_trained(thing) else None
         if thing.kind in (Kind.PARAMETERS, Kind.STATE):
-            owners = thing.inner.things if thing.inner is not None else ()
+            owners = thing.stands_for
             return thing.kind if any(map(self._is_trained, owners)) else None
         if thing.kind in (Kind.OPTIMIZER, Kind.SCALER, Kind.SCHEDULER):
             return thing.kind

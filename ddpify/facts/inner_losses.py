@@ -69,7 +69,7 @@ def with_losses(m: Machine, f: Frame, model: Thing, whole: Value, event: Call) -
 
 def _is_own(dep: Thing) -> bool:
     """Whether it is what one of the model's own layers gives, or what leads back to that."""
-    graph = dep.inner.things if dep.kind is Kind.GRAPH and dep.inner is not None else ()
+    graph = dep.stands_for if dep.kind is Kind.GRAPH else ()
     return any(thing.detail(Bypass) is not None for thing in (dep, *graph))
 
 

@@ -23,7 +23,7 @@ from ddpify.facts.places import KEEPS, TURNS
 from ddpify.facts.recurrent import POINTWISE, RECURRENT, axis_of
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, Kind, Thing
+from ddpify.facts.values import NOTHING, Thing
 
 # They take tensors of samples alone, and raise where they are given parts of one.
 _FIRST = frozenset(
@@ -108,8 +108,8 @@ def _is_whole(node: ast.expr, names: Collection[str]) -> bool:
 
 def taken(model: Thing, given: Collection[int], depth: int) -> set[int]:
     """The axes along which a model takes the samples of the arguments at these places."""
-    if model.kind is Kind.WRAPPED and model.inner is not None and len(model.inner.things) == 1:
-        model = model.inner.things[0]
+    if len(model.stands_for) == 1:
+        model = model.unwrapped
     info = method_of(model, "forward")
     if not given or not depth:
         return set()

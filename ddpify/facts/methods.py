@@ -31,7 +31,7 @@ from ddpify.facts.gradients import DETACHES, with_graph, without_graph
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join, told
 from ddpify.facts.open_losses import is_layer
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, Frame, functions_in
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
@@ -130,8 +130,8 @@ def _on_list(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value
 
 def _closure(m: Machine, f: Frame, call: Call) -> Value:
     """``optimizer.step(closure)`` calls the closure."""
-    refs = [t.ref for value in call.args for t in value.things]
-    return join(*[m.enter(f, r, (), {}, call.site) for r in refs if isinstance(r, FunctionInfo)])
+    given = (info for value in call.args for info in functions_in(value))
+    return join(*[m.enter(f, info, (), {}, call.site) for info in given])
 
 
 def _promote(thing: Thing) -> None:
@@ -178,11 +178,10 @@ def _promote_to_optimizer(thing: Thing) -> None:
 
 def _optimizer(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
     """What the inner module's ``configure_optimizers()`` gives; None for any other method."""
-    for inner in thing.inner.things if thing.kind is Kind.WRAPPED and thing.inner else ():
+    for inner in thing.stands_for if thing.kind is Kind.WRAPPED else ():
         found = inner.ref.lookup(name) if isinstance(inner.ref, ClassInfo) else None
-        for function in found.things if found is not None else ():
-            info = function.ref
-            if isinstance(info, FunctionInfo) and "optim" in ast.unparse(info.node):
+        for info in functions_in(found):
+            if "optim" in ast.unparse(info.node):
                 args = (one(inner), *call.args)
                 made = m.enter(f, info, args, call.kwargs, call.site)
                 return made if made.of(Kind.OPTIMIZER) else None

@@ -64,9 +64,8 @@ def averaged(m: Machine, f: Frame, value: Value, site: Site) -> Value:
 
 
 def _trains(value: Value, trained: frozenset[Site]) -> bool:
-    batches = [d.inner for d in value.dep(Kind.BATCH) if d.inner is not None]
-    loaders = [loader for inner in batches for loader in inner.things]
-    return bool(batches) and all(loader.born in trained for loader in loaders)
+    batches = [batch for batch in value.dep(Kind.BATCH) if batch.inner is not None]
+    return bool(batches) and all(loader.born in trained for loader in value.loaders())
 
 
 class _Addends:

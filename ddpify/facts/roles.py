@@ -82,8 +82,8 @@ def models_of_optimizer(optimizer: Thing, around: tuple[Thing, ...] = ()) -> tup
 def whole(thing: Thing) -> Thing:
     """The module behind a wrapper, or that a part belongs to."""
     while True:
-        if thing.kind is Kind.WRAPPED and thing.inner is not None and thing.inner.things:
-            thing = thing.inner.things[0]
+        if thing.unwrapped is not thing:
+            thing = thing.unwrapped
         elif thing.part_of is not None:
             thing = thing.part_of
         else:
@@ -92,7 +92,7 @@ def whole(thing: Thing) -> Thing:
 
 def itself(thing: Thing) -> Thing:
     """The module behind a wrapper: what a method has for ``self`` that the wrapper calls, too."""
-    inner = thing.inner.things[0] if thing.kind is Kind.WRAPPED and thing.inner else thing
+    inner = thing.unwrapped
     whole = inner.part_of
     return whole if whole is not None and whole.attrs is inner.attrs else inner
 
@@ -177,7 +177,7 @@ def _fed_by_next(call: Call, taken: frozenset[Thing] | None) -> tuple[Thing, ...
     """
     value = call.receiver
     batches = value.dep(Kind.BATCH) if value is not None else ()
-    found = [t for b in batches if b.inner is not None for t in b.inner.things if _in(b, taken)]
+    found = [t for b in batches for t in b.stands_for if _in(b, taken)]
     gathered = value.dep(Kind.LOADER) if value is not None and taken is None else ()
     return tuple(dict.fromkeys([*found, *gathered]))
 
@@ -217,7 +217,7 @@ def _taken(m: Machine) -> dict[Thing, set[Site]]:
     """The statements that take batches from each loader."""
     found: dict[Thing, set[Site]] = {}
     for batch in m.made(Kind.BATCH):
-        for thing in batch.inner.things if batch.inner is not None else ():
+        for thing in batch.stands_for:
             found.setdefault(thing, set()).add(batch.born)
     return found
 

@@ -11,7 +11,7 @@ import ast
 
 from ddpify.facts import dealing, outlives, own_counts, passes, roles
 from ddpify.facts.details import call_that_made, loader_arguments
-from ddpify.facts.events import Bind, Call, LoopEnd, Where
+from ddpify.facts.events import Bind, Call, LoopEnd
 from ddpify.facts.library_classes import makes_its_own
 from ddpify.facts.locality import loaders_in, way_to
 from ddpify.facts.protocol import Machine
@@ -116,10 +116,7 @@ def _taken_apart(m: Machine) -> set[Site]:
     loops = {loop.site for loop in m.loops}
     batches = {t for value in m.values.values() for t in value.dep(Kind.BATCH)}
     return {
-        loader.born
-        for batch in batches
-        if batch.born not in loops and batch.inner is not None
-        for loader in batch.inner.things
+        loader.born for batch in batches if batch.born not in loops for loader in batch.stands_for
     }
 
 
@@ -197,7 +194,7 @@ def _only_adds_up(m: Machine, loop: Loop) -> bool:
     if not _evaluates(m, loop) or not _switched_to_eval(m, loop):
         return False
     happens = m.events.during(loop)
-    inside = [e for e in happens if isinstance(e, (Call, Bind)) and _runs_in(e.where, loop)]
+    inside = [e for e in happens if isinstance(e, (Call, Bind)) and e.where.runs_in(loop)]
     binds = [e for e in inside if isinstance(e, Bind)]
     if any(outlives.keeps(m, bind, end, node) for bind in binds) or not _all_of_it(loop.over):
         return False
@@ -254,15 +251,8 @@ def _leaves_early(node: ast.stmt) -> bool:
 
 def _evaluates(m: Machine, loop: Loop) -> bool:
     """Whether models are called in this loop, all of them such that each call stands for itself."""
-    called = [f for f in roles.forwards_of(m) if _runs_in(f.call.where, loop)]
+    called = [f for f in roles.forwards_of(m) if f.call.where.runs_in(loop)]
     return bool(called) and not any(own_counts.counts(m, forward) for forward in called)
-
-
-def _runs_in(where: Where, loop: Loop) -> bool:
-    """Whether something happens in this loop (a loop is run again in every outer pass)."""
-    return any(
-        other.site == loop.site and other.frame.stack == loop.frame.stack for other in where.loops()
-    )
 
 
 def _switched_to_eval(m: Machine, loop: Loop) -> bool:

@@ -121,11 +121,8 @@ def _numbers(values: Iterable[Value]) -> Iterator[Thing]:
 
 def rows_of(m: Machine, value: Value) -> Value:
     """The batch size as a number: how many samples this rank's batch has."""
-    batches = (
-        thing
-        for thing in m.made(Kind.BATCH)
-        if thing.inner is not None and any(t.born in m.sharded for t in thing.inner.things)
-    )
+    made = m.made(Kind.BATCH)
+    batches = (batch for batch in made if any(t.born in m.sharded for t in batch.stands_for))
     return Value((), frozenset(batches), Measure.COUNT, rows=True)
 
 

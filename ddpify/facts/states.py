@@ -17,7 +17,7 @@ from ddpify.facts.events import Forward
 from ddpify.facts.fresh import MOVES, VARIABLE, factories
 from ddpify.facts.protocol import Machine
 from ddpify.facts.recurrent import layer_of, takes_state
-from ddpify.facts.scopes import Frame, FunctionInfo
+from ddpify.facts.scopes import Frame, FunctionInfo, the_function
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind
 from ddpify.source import Site
@@ -98,7 +98,7 @@ def _goes_on(m: Machine, f: Frame, statement: ast.stmt, calls: set[ast.expr]) ->
         return isinstance(target, ast.Tuple) and isinstance(target.elts[-1], ast.Name)
     if not isinstance(target, ast.Name):
         return False
-    functions = [_function(m, f, n) for n in ast.walk(value) if isinstance(n, ast.Call)]
+    functions = [_function(f, n) for n in ast.walk(value) if isinstance(n, ast.Call)]
     own = [one for one in functions if one is not None]
     return all(_keeps(m, f, node, own) for node in (value, *(one.node for one in own)))
 
@@ -109,7 +109,7 @@ def _keeps(m: Machine, f: Frame, node: ast.AST, functions: list[FunctionInfo]) -
         if isinstance(inner, ast.Call):
             method = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
             plain = isinstance(inner.func, ast.Name) and inner.func.id in HELPERS
-            own = _function(m, f, inner) in functions
+            own = _function(f, inner) in functions
             known = plain or own or method in HANDED_ON
             if not known and not _is_external(
                 m, m.tree(f.module.source.path), inner.func, {VARIABLE}
@@ -120,10 +120,8 @@ def _keeps(m: Machine, f: Frame, node: ast.AST, functions: list[FunctionInfo]) -
     return True
 
 
-def _function(m: Machine, f: Frame, call: ast.Call) -> FunctionInfo | None:
-    value = f.lookup(call.func.id) if isinstance(call.func, ast.Name) else None
-    refs = [t.ref for t in value.things] if value is not None else []
-    return refs[0] if len(refs) == 1 and isinstance(refs[0], FunctionInfo) else None
+def _function(f: Frame, call: ast.Call) -> FunctionInfo | None:
+    return the_function(f.lookup(call.func.id)) if isinstance(call.func, ast.Name) else None
 
 
 def _is_external(m: Machine, tree: Tree, func: ast.expr, names: Collection[str]) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ddpify.facts.events import Bind, Call
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, FunctionInfo, functions_in
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.facts.whole_forwards import opened
 from ddpify.source import Site
@@ -90,7 +90,5 @@ def _methods(m: Machine, names: set[str]) -> Iterator[tuple[FunctionInfo, Thing]
     for model in m.made(Kind.MODEL):
         info = model.ref
         for name in names if isinstance(info, ClassInfo) else ():
-            found = info.lookup(name) if isinstance(info, ClassInfo) else None
-            for thing in found.things if found is not None else ():
-                if isinstance(thing.ref, FunctionInfo) and thing.ref not in entered:
-                    yield thing.ref, model
+            found = functions_in(info.lookup(name)) if isinstance(info, ClassInfo) else []
+            yield from ((method, model) for method in found if method not in entered)
