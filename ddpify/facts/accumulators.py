@@ -15,7 +15,6 @@ from ddpify.facts import (
     growth,
     later,
     meters,
-    number_lists,
     owners,
     trackers,
 )
@@ -70,7 +69,7 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     for name in (*sums, *means):
         _set(f, name)
     for name in (*lists.numbers, *lists.totals, *done):
-        number_lists.joined(f.value_of(name) or NOTHING)
+        growth.joined(f.value_of(name) or NOTHING)
     for name in (*lists.samples, *lists.batches):
         f.bind(name, growth.gathered(f.value_of(name) or NOTHING, loop.site))
 

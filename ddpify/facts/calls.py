@@ -29,7 +29,7 @@ from ddpify.facts.details import MakingCall, OpenForward, OpenLoss, Partial, mad
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.gradients import with_graph
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
-from ddpify.facts.kept_axes import axis_behind, with_states
+from ddpify.facts.layer_axes import axis_behind, with_states
 from ddpify.facts.open_losses import may_compute_loss, returns_one
 from ddpify.facts.protocol import Machine
 from ddpify.facts.recurrent import RECURRENT

@@ -19,7 +19,6 @@ from dataclasses import replace
 from ddpify.facts.details import MakingCall, call_that_made, loader_arguments
 from ddpify.facts.events import Call, Unknown
 from ddpify.facts.holding import held_in, read_by
-from ddpify.facts.hooks import followed
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Danger, Escape, Facts, Followed, shown
@@ -27,6 +26,7 @@ from ddpify.facts.roles import backwards, whole
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.unread import LATE, UNDERSTOOD
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
+from ddpify.facts.within import followed
 from ddpify.source import Site
 
 TRACKED = frozenset(

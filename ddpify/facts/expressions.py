@@ -27,8 +27,8 @@ from ddpify.facts.joining import computed, flat_deps, join, told
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.subscripts import subscript
-from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
+from ddpify.facts.wrapping import unwrapped_model
 from ddpify.python.imports import starred
 
 

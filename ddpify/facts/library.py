@@ -15,10 +15,10 @@ from ddpify.facts import (
     copies,
     helper_calls,
     rows,
-    standard_calls,
     sums,
     wrapping,
 )
+from ddpify.facts.builtin_calls import STANDARD
 from ddpify.facts.criteria import reduction_of
 from ddpify.facts.details import (
     LoaderArguments,
@@ -35,7 +35,6 @@ from ddpify.facts.library_classes import class_kind
 from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import models_of_optimizer
 from ddpify.facts.scopes import ClassInfo, Frame
-from ddpify.facts.standard_calls import STANDARD
 from ddpify.facts.tensor_calls import is_batch_size, on_tensors
 from ddpify.facts.values import MORE, NOTHING, REST, Kind, Measure, Thing, Value, constant, one
 from ddpify.names import INSTALLED
@@ -98,7 +97,7 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
     if name.startswith(f"{INSTALLED}."):
         return helper_calls.call_helper(m, f, tail, call)
     if name in STANDARD:
-        return standard_calls.call_standard(m, f, name, call)
+        return builtin_calls.call_standard(m, f, name, call)
     if name.startswith("builtins."):
         return builtin_calls.call_builtin(m, f, tail, call)
     if name.startswith("tqdm."):

@@ -11,16 +11,15 @@ from ddpify.facts import (
     containers,
     counts,
     fields,
-    hooks,
     matrices,
     measures,
     own_gradients,
-    own_steps,
-    repeats,
+    own_optimizers,
     rows,
     tables,
     tensor_calls,
     through,
+    within,
 )
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.details import Bypass, MakingCall, Optimized, is_of_one
@@ -68,7 +67,7 @@ def _method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Val
         # `torch.Tensor(made_of_a_batch).to(device)` is of that batch still.
         deps = made.deps | receiver.deps
         return made.but(deps=deps, measure=receiver.measure) if moved else made
-    own_steps.by_call(m, f, receiver, call)
+    own_optimizers.by_call(m, f, receiver, call)
     plain = counts.kept(m, f, receiver, name, call) or _on_tensor(m, f, receiver, name, call)
     plain = without_graph(plain) if name in DETACHES else plain
     return batch_axis.moved(name, call, 0, receiver, rows.method(receiver, name, call, plain))
@@ -145,7 +144,7 @@ def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Val
         for function in call.args[:1]:
             part = Thing(Kind.UNKNOWN, call.site, f"{thing.name}.apply", part_of=thing)
             m.apply(f, function, (one(part),), call.site)
-    hooks.registered(m, f, thing, call)
+    within.registered(m, f, thing, call)
     if name in RETURNS_SELF:
         return one(thing)
     if name == "enter_context" and call.args:
@@ -268,7 +267,7 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
         return computed(*call.args)  # of what it is given, as a type of the receiver's
     found = _on_entries(m, f, receiver, name, call) if measure in measures.ENTRIES else None
     if measure is Measure.UNIFORM:
-        found = tables.looked_up(m, name, call, receiver) or repeats.for_each(
+        found = tables.looked_up(m, name, call, receiver) or tables.for_each(
             m, name, call, receiver
         )
     if found is not None:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from ddpify.facts.distributed import mentions
 from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.forms import AS_IT_STANDS, Target
+from ddpify.facts.frameworks import mentions
 from ddpify.facts.joining import join
 from ddpify.facts.recorder import ReadingRecord
 from ddpify.facts.scopes import (

@@ -16,8 +16,8 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Model
 from ddpify.facts.roles import whole
 from ddpify.facts.scopes import Guard
-from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import NOTHING, Kind, Value
+from ddpify.facts.wrapping import unwrapped_model
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.conversion import steps
 from ddpify.rules.conversion.code import NamedArguments, NoCounterpart, is_simple, tried
