@@ -43,7 +43,7 @@ def event_of(
     inner = node.func.value if isinstance(node.func, ast.Attribute) else None
     return Call(
         m.tick(),
-        _call_name(node, callee, receiver),
+        _call_name(node, callee),
         m.site(f, node),
         m.site(f, node.func),
         m.where(f),
@@ -59,11 +59,9 @@ def event_of(
     )
 
 
-def _call_name(node: ast.Call, callee: Value, receiver: Value | None) -> str:
+def _call_name(node: ast.Call, callee: Value) -> str:
     for thing in callee.things:
-        if thing.kind is Kind.EXTERNAL:
-            return thing.name
-        if thing.ref is not None:
+        if thing.kind is Kind.EXTERNAL or thing.ref is not None:
             return thing.name
     if isinstance(node.func, ast.Attribute):
         return f".{node.func.attr}"

@@ -44,7 +44,7 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
     if m.target.shares and m.site(f, node) in m.target.shares:
         value = counts.shared(f, value, m.site(f, node), value.measure is Measure.RATIO)
     if m.target.sized and m.site(f, node) in m.target.sized:
-        value = sized.rows_of(m, value)
+        value = sized.rows_of(m)
     if m.target.whole and m.site(f, node) in m.target.whole:
         value = coupling.gathered(value, f.no_grad)
     if m.target.agreed and m.site(f, node) in m.target.agreed:

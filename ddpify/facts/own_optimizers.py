@@ -60,14 +60,14 @@ def _is_plain(info: ClassInfo, modules: Iterable[ModuleInfo]) -> bool:
     if not known or info.node.keywords or info.node.decorator_list:
         return False
     methods = {n.name: n for n in info.node.body if isinstance(n, ast.FunctionDef)}
-    own = _stored(info, methods.values()) | methods.keys()
+    own = _stored(methods.values()) | methods.keys()
     if not all(_is_plain_part(info, node, frozenset(own)) for node in info.node.body):
         return False
     told = {name for name, node in methods.items() if name not in _METHODS and _is_told(node)}
     return not _used_outside(told | (own - methods.keys()), info, modules)
 
 
-def _stored(info: ClassInfo, methods: Iterable[ast.FunctionDef]) -> set[str]:
+def _stored(methods: Iterable[ast.FunctionDef]) -> set[str]:
     """What the methods keep in ``self``."""
     nodes = (n for method in methods for n in ast.walk(method) if isinstance(n, ast.Attribute))
     stored = (n for n in nodes if isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name))

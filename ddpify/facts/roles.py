@@ -114,9 +114,7 @@ def training_loops(calls: tuple[Call, ...]) -> tuple[TrainingLoop, ...]:
         loops = call.where.loops()
         if not loops:
             continue
-        batch = _batch_loop(loops, call)
-        if batch is None:
-            continue
+        batch = next((one for one in loops if loaders_in(one.over)), loops[0])
         outer = [x for x in _outside(loops, batch) if not loaders_in(x.over)]
         outer = _begun_in(outer, call) or outer
         counting = [x for x in outer if counts(x)]
@@ -147,11 +145,6 @@ def _numbers(value: Value) -> bool:
         or (t.kind is Kind.PROGRESS and t.inner is not None and _numbers(t.inner))
         for t in value.things
     )
-
-
-def _batch_loop(loops: tuple[Loop, ...], call: Call) -> Loop | None:
-    with_loader = [x for x in loops if loaders_in(x.over)]
-    return with_loader[0] if with_loader else loops[0]
 
 
 def _outside(loops: tuple[Loop, ...], batch: Loop) -> tuple[Loop, ...]:

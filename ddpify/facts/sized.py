@@ -119,7 +119,7 @@ def _numbers(values: Iterable[Value]) -> Iterator[Thing]:
             yield from _numbers(entries.items or ())
 
 
-def rows_of(m: Machine, value: Value) -> Value:
+def rows_of(m: Machine) -> Value:
     """The batch size as a number: how many samples this rank's batch has."""
     made = m.made(Kind.BATCH)
     batches = (batch for batch in made if any(t.born in m.sharded for t in batch.stands_for))

@@ -157,11 +157,11 @@ def opened(model: Thing) -> Thing:
     inner = itself(model)
     made = Thing(Kind.CRITERION, inner.born, inner.name, ref=inner.ref)
     made.describe(OpenForward())
-    made.attrs = {name: _loose(inner, value) for name, value in inner.attrs.items()}
+    made.attrs = {name: _loose(value) for name, value in inner.attrs.items()}
     return made
 
 
-def _loose(owner: Thing, value: Value) -> Value:
+def _loose(value: Value) -> Value:
     """What a module keeps, but its layers as modules of their own."""
     if not value.of(Kind.MODEL):
         return value
