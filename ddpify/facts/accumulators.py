@@ -22,7 +22,7 @@ from ddpify.facts.events import LoopEnd
 from ddpify.facts.locality import is_local, is_shared_out, loaders_in
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
-from ddpify.facts.tree import Tree, written
+from ddpify.facts.tree import Tree, names_in, written
 from ddpify.facts.values import NOTHING, Kind, Measure
 
 GATHERERS = frozenset({"gather_samples", "gather_batches"})
@@ -213,7 +213,7 @@ def accumulates(tree: Tree, node: ast.stmt, name: str) -> bool:
 
 def _bound_by(node: ast.For) -> set[str]:
     """The names that each round of a loop binds first."""
-    return {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+    return names_in(node.target)
 
 
 def _added_to(target: ast.expr) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from ddpify.facts.details import call_that_made
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.through import AT_REST
+from ddpify.facts.tree import names_in
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
 
 _STACKS: Final = {
@@ -133,7 +134,7 @@ def _is_one_pass(node: ast.AST, above: tuple[ast.AST, ...]) -> bool:
         return False
     if not isinstance(over, ast.For):
         return isinstance(over, ast.Call) and over.func is node
-    names = {n.id for n in ast.walk(over.target) if isinstance(n, ast.Name)}
+    names = names_in(over.target)
     if not any(_calls(one, names) for one in over.body):  # `if hasattr(block, "mask"): …`
         return True
     cut = any(isinstance(n, _CUT) for one in over.body for n in ast.walk(one))

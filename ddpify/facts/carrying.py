@@ -22,7 +22,7 @@ from ddpify.facts.bodies import loaded
 from ddpify.facts.events import Bind
 from ddpify.facts.joining import flat_measure
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.tree import FUNCTIONS, Tree
+from ddpify.facts.tree import FUNCTIONS, Tree, names_in
 from ddpify.facts.values import NOTHING, Kind, Measure, Value
 from ddpify.source import Site
 
@@ -278,7 +278,7 @@ def _asks(
 def _meant(tree: Tree, node: ast.expr) -> Iterator[ast.expr]:
     """A condition, and what the names in it were given in its function."""
     yield node
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    names = names_in(node)
     for one in tree.nodes(tree.function(node)):
         if isinstance(one, ast.Assign) and any(
             isinstance(t, ast.Name) and t.id in names for t in one.targets

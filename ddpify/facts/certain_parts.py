@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 from ddpify.facts.constructed import OwnPart, behind, made_under, method, own, own_name, taken_up
 from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.tree import names_in
 
 _WALKS = frozenset(
     "children modules named_children named_modules parameters named_parameters _modules".split()
@@ -72,10 +73,6 @@ def _is_chosen(info: ClassInfo) -> bool:
 def _ends(block: list[ast.stmt]) -> bool:
     ends = (ast.Return, ast.Raise, ast.Continue, ast.Break)
     return bool(block) and isinstance(block[-1], ends)
-
-
-def _names(node: ast.AST) -> frozenset[str]:
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
@@ -137,7 +134,7 @@ class _Uses:
             return found | self._block(one if decided else other, told)
         alive = [side for side in (one, other) if not (side and isinstance(side[-1], ast.Raise))]
         sides = [self._block(side, told | self._behind(test)) for side in alive]
-        if _names(test) & self.places:  # `if i < len(self.convs) - 1`: each comes to its own
+        if names_in(test) & self.places:  # `if i < len(self.convs) - 1`: each comes to its own
             return found.union(*sides)
         return found | (set.intersection(*sides) if sides else set())
 
@@ -163,10 +160,10 @@ class _Uses:
         before = self.places
         found: set[str] = set()
         if isinstance(node, ast.For | ast.AsyncFor):
-            self.places = self.places | _names(node.target)
+            self.places = self.places | names_in(node.target)
             held = self._expression(node.iter, told)
             found = self._block(node.body, told)
-            each = {f"%{name}" for name in _names(node.target)}
+            each = {f"%{name}" for name in names_in(node.target)}
             found |= held if each & found or not (held & set(self.parts)) else set()
         else:
             for child in ast.iter_child_nodes(node):
@@ -203,7 +200,7 @@ class _Uses:
             return self._inherited(node, told)
         if isinstance(node, ast.Subscript) and own_name(node.value) in self.parts:
             name, found = own_name(node.value), self._expression(node.slice, told)
-            whole = not self.parts[name].several or bool(_names(node.slice) & self.places)
+            whole = not self.parts[name].several or bool(names_in(node.slice) & self.places)
             piece = name if whole else f"{name}[{ast.unparse(node.slice)}]"
             return found | self._use(piece, told)
         if isinstance(node, ast.Attribute) and own_name(node.value) in self.parts:
@@ -313,7 +310,7 @@ def _layers(value: ast.expr, parts: frozenset[str], around: tuple[ast.stmt, ...]
     }
     for call in (n for n in ast.walk(value) if isinstance(n, ast.Call)):
         found = [n.attr for n in own(call.func) if n.attr in parts]
-        words = {n.id for n in ast.walk(call.func) if isinstance(n, ast.Name)}
+        words = names_in(call.func)
         if isinstance(call.func, ast.Name):  # `for conv, norm in zip(self.convs, self.norms)`
             found = [part for loop in around for part in _held(loop, call.func.id, parts)]
         if found and (not around or words & changing):
@@ -325,7 +322,7 @@ def _held(loop: ast.stmt, name: str, parts: frozenset[str]) -> list[str]:
     """The parts that a loop goes over, if that is what ``name`` is in it."""
     if not isinstance(loop, ast.For):
         return []
-    names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    names = names_in(loop.target)
     return [n.attr for n in own(loop.iter) if n.attr in parts and name in names]
 
 
@@ -334,5 +331,5 @@ def _is_kept(function: ast.FunctionDef, names: set[str]) -> bool:
     inner = [n for n in ast.walk(function) if isinstance(n, ast.FunctionDef | ast.Lambda)][1:]
     words = {n.id for one in inner for n in ast.walk(one) if isinstance(n, ast.Name)}
     outer = any(isinstance(n, ast.Global | ast.Nonlocal) for n in ast.walk(function))
-    whole = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & {"locals", "eval"}
+    whole = names_in(function) & {"locals", "eval"}
     return bool(words & names) or outer or bool(whole)

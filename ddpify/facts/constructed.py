@@ -16,6 +16,7 @@ from typing import Final
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, functions_in
+from ddpify.facts.tree import names_in
 from ddpify.facts.values import NOTHING, Kind, Thing
 from ddpify.source import Site
 
@@ -142,13 +143,13 @@ def method(info: ClassInfo, name: str) -> ast.FunctionDef | None:
 
 def behind(info: ClassInfo, test: ast.AST) -> frozenset[str]:
     """What a test asks, and of what the constructor makes the attributes in it."""
-    words = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)} - {"self"}
+    words = names_in(test) - {"self"}
     asked = {n.attr for n in own(test)}
     texts = (n.value for n in ast.walk(test) if isinstance(n, ast.Constant))
     words |= {text for text in texts if isinstance(text, str) and text.isidentifier()}
     for node in (n for init in constructors(info) for n in ast.walk(init)):
         if isinstance(node, ast.Assign) and stored(node) & asked:
-            words |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)} - {"self"}
+            words |= names_in(node.value) - {"self"}
     return frozenset(words | asked)
 
 

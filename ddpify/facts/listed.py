@@ -24,6 +24,7 @@ from ddpify.facts.details import call_that_made
 from ddpify.facts.fresh import method_of, qualified
 from ddpify.facts.grown import Filling, MethodText, lengths
 from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.tree import names_in
 from ddpify.facts.values import Thing
 
 LISTS = frozenset({"list", "tuple", "reversed"})
@@ -277,7 +278,7 @@ class _Shapes:
 
     def _is_own(self, node: ast.expr) -> bool:
         """Whether what the model is made of says what this is, and not what it is given."""
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        names = names_in(node)
         return all(map(self._is_own_name, names))
 
     def _is_own_name(self, name: str) -> bool:

@@ -54,6 +54,7 @@ def is_entry(target: str) -> bool:
 
 
 def is_namable(target: str) -> bool:
+    """``model``, ``self.model``."""
     parts = target.split(".")
     return all(p.isidentifier() for p in parts) and len(parts) <= 2
 
@@ -88,7 +89,7 @@ class Holder:
 def holders(m: Machine, things: tuple[Thing, ...], trained: frozenset[Thing]) -> list[Holder]:
     """The names of lists and dicts that hold a model, and only such as are trained."""
     found = []
-    for bind in (e for e in m.events if isinstance(e, Bind) and _is_name(e.target)):
+    for bind in (e for e in m.events if isinstance(e, Bind) and is_namable(e.target)):
         held = [list(_held(thing)) for thing in bind.value.things]
         models = [value for values in held for value in values]
         if not any(set(value.things) & set(things) for value in models):
@@ -114,7 +115,7 @@ def _entries(bind: Bind, holder: Thing, things: frozenset[Thing]) -> Iterator[Ho
 
 def held_together(m: Machine) -> list[set[Thing]]:
     """What the lists and dicts hold that have a name."""
-    named = [e for e in m.events if isinstance(e, Bind) and _is_name(e.target)]
+    named = [e for e in m.events if isinstance(e, Bind) and is_namable(e.target)]
     things = dict.fromkeys(thing for bind in named for thing in bind.value.things)
     return [{model for value in _held(thing) for model in value.things} for thing in things]
 
@@ -150,8 +151,3 @@ def is_taken(m: Machine, bind: Bind) -> bool:
         return False
     node = m.tree(bind.site.path).expression(bind.value_site)
     return isinstance(node, ast.Subscript) and not bind.value.of(Kind.CLASS)
-
-
-def _is_name(target: str) -> bool:
-    parts = target.split(".")
-    return all(part.isidentifier() for part in parts) and len(parts) <= 2

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from ddpify.facts import roles
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
-from ddpify.facts.tree import FUNCTIONS, Tree
+from ddpify.facts.tree import FUNCTIONS, Tree, is_name
 from ddpify.facts.values import NOTHING, Kind, Measure, Value
 from ddpify.source import Site
 
@@ -161,19 +161,15 @@ def _bound(tree: Tree, scope: ast.AST, name: str) -> Iterator[tuple[ast.expr, in
     """What a name is given or added in a function; of an unpacked value, the place in it."""
     for node in tree.nodes(scope):
         if isinstance(node, ast.AugAssign):
-            if isinstance(node.op, LINEAR) and _is_name(node.target, name):
+            if isinstance(node.op, LINEAR) and is_name(node.target, name):
                 yield node.value, None
         elif isinstance(node, ast.Assign):
             for target in node.targets:
-                if _is_name(target, name):
+                if is_name(target, name):
                     yield node.value, None
                 entries = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
-                places = (i for i, one in enumerate(entries) if _is_name(one, name))
+                places = (i for i, one in enumerate(entries) if is_name(one, name))
                 yield from ((node.value, place) for place in places)
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _returned(function: FunctionInfo) -> Iterable[ast.expr]:

@@ -19,6 +19,7 @@ from ddpify.facts.events import Forward
 from ddpify.facts.fresh import method_of
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.tree import is_name
 from ddpify.facts.values import NOTHING, Thing
 
 RECURRENT = frozenset({"torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNN"})
@@ -68,7 +69,7 @@ def layer_of(m: Machine, forward: Forward, name: str) -> Layer | None:
     if info is None or not isinstance(call, ast.Call):
         return None
     node = info.node
-    places = [i for i, given in enumerate(call.args) if _is(given, name)]
+    places = [i for i, given in enumerate(call.args) if is_name(given, name)]
     if len(places) != 1 or isinstance(node, ast.Lambda) or len(node.args.args) <= places[0] + 1:
         return None
     if sum(name in loaded(given) for given in (*call.args, *call.keywords)) != 1:
@@ -106,7 +107,7 @@ def _recurrent(
     pair = target.elts if isinstance(target, ast.Tuple) else []
     if not layers or not all(map(_is_recurrent, layers)) or not isinstance(call, ast.Call):
         return None, set()
-    if len(call.args) != 2 or not _is(call.args[1], state) or len(pair) != 2:
+    if len(call.args) != 2 or not is_name(call.args[1], state) or len(pair) != 2:
         return None, set()
     straight = pointwise and _is_pointwise(model, call.args[0])
     axes = {axis_of(layer) for layer in layers}
@@ -142,7 +143,7 @@ def _gives_last(value: ast.expr | None, made: set[str]) -> bool:
 def _called(model: Thing, call: ast.expr | None) -> tuple[Thing, ...]:
     """The layers of the model of which one is called: ``self.layer(...)``."""
     func = call.func if isinstance(call, ast.Call) else None
-    if not isinstance(func, ast.Attribute) or not _is(func.value, "self"):
+    if not isinstance(func, ast.Attribute) or not is_name(func.value, "self"):
         return ()
     found = model.attrs.get(func.attr)
     return found.things if found is not None else ()
@@ -157,10 +158,6 @@ def axis_of(layer: Thing) -> int | None:
     if given is None:
         return 1
     return (0 if given.const else 1) if isinstance(given.const, bool) else None
-
-
-def _is(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 # Each with the place of ``batch_first``, counted from the first argument.

@@ -29,7 +29,7 @@ from ddpify.facts.fresh import MOVES, VARIABLE, factories
 from ddpify.facts.protocol import Machine
 from ddpify.facts.recurrent import RECURRENT, layer_of, takes_state
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, the_function
-from ddpify.facts.tree import Tree
+from ddpify.facts.tree import Tree, is_name
 from ddpify.facts.values import NOTHING, Kind, Thing
 from ddpify.source import Site
 
@@ -208,7 +208,7 @@ def mixed(info: ClassInfo, model: Thing) -> Iterator[Site]:
             method = methods.get(call.func.attr) if isinstance(call.func, ast.Attribute) else None
             names = [one.arg for one in method.args.args[1:]] if method is not None else []
             given = zip(names, call.args, strict=False)
-            todo += [(method.name, arg) for arg, one in given if method and _is(one, state)]
+            todo += [(method.name, arg) for arg, one in given if method and is_name(one, state)]
 
 
 def _states(model: Thing, method: ast.FunctionDef) -> Iterator[str]:
@@ -247,13 +247,9 @@ def _bindings(method: ast.FunctionDef, name: str) -> int:
 
 def _flattens(call: ast.Call, state: str) -> bool:
     """``state.view(-1, 256)``, ``state.reshape(x.size(0), -1)``."""
-    if not isinstance(call.func, ast.Attribute) or not _is(call.func.value, state):
+    if not isinstance(call.func, ast.Attribute) or not is_name(call.func.value, state):
         return False
     if call.func.attr not in ("view", "reshape") or not 1 < len(call.args) <= ROWS:
         return False
     first = ast.unparse(call.args[0])
     return first == "-1" or first.endswith((".size(0)", ".shape[0]")) or first.startswith("len(")
-
-
-def _is(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
