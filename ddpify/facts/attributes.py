@@ -10,13 +10,13 @@ from ddpify.facts import (
     batch_objects,
     by_sample,
     counts,
-    keepers,
     library_losses,
     lookups,
     measures,
     own_optimizers,
     special,
     through,
+    unread,
     wrapping,
 )
 from ddpify.facts.details import AnyAttribute, SharesBatches, is_of_one, loader_arguments
@@ -42,7 +42,7 @@ def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
         return counts.size(m, f, base, m.site(f, node))
     if node.attr == "shape" and known:
         return counts.shape(m, f, base, m.site(f, node))
-    return keepers.told_again(base, attribute(m, f, base, node.attr, node))
+    return unread.told_again(base, attribute(m, f, base, node.attr, node))
 
 
 def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Value:

@@ -14,13 +14,13 @@ from ddpify.facts import (
     filled_inputs,
     functional,
     inner_losses,
-    keepers,
     library,
     library_classes,
     library_losses,
     methods,
     outputs,
     sums,
+    unread,
     whole_forwards,
 )
 from ddpify.facts.attributes import attribute
@@ -85,8 +85,8 @@ def _through_unread(m: Machine, f: Frame, event: Call) -> Value:
     given = computed(*event.args, *event.kwargs.values())
     said = event.receiver is not None and event.receiver.dep(Kind.UNREAD)
     if said or not any(t.kind in (Kind.BATCH, Kind.FORWARD) for t in given.deps):
-        return keepers.told_again(event.receiver, event.result)
-    keepers.keep(event.receiver, given)
+        return unread.told_again(event.receiver, event.result)
+    unread.keep(event.receiver, given)
     mark = m.make(Kind.UNREAD, f, event.site, event.unread)
     mark.describe(MakingCall(event))
     return event.result.but(deps=event.result.deps | {mark})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.facts import carried, passes, roles
+from ddpify.facts import carried, roles, rounds
 from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Access, Bind, Call, LoopEnd, Where
 from ddpify.facts.joining import is_zero
@@ -141,7 +141,7 @@ def alone(m: Machine, loop: Loop, node: ast.stmt, end: LoopEnd) -> bool:
     names = carried.carried(node) | {name for name in end.sums if "." not in name}
     if any(not _own(tree, node, name) for name in names):
         return False
-    if any(passes.numbers(m, tree, node)) or _looks_back(m, loop, end):
+    if any(rounds.numbers(m, tree, node)) or _looks_back(m, loop, end):
         return False
     inside = (e for e in m.events.during(loop) if isinstance(e, Call))
     return not any(_remembers(m, call, loop) for call in inside)

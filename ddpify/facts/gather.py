@@ -13,10 +13,9 @@ from ddpify.facts.carrying import first_batches
 from ddpify.facts.constructed import made_late
 from ddpify.facts.copies import original
 from ddpify.facts.details import Bypass
-from ddpify.facts.effects import effect_of
+from ddpify.facts.effects import effect_of, io_helpers
 from ddpify.facts.events import Access, Bind, Call, Forward
 from ddpify.facts.gradients import behind
-from ddpify.facts.helpers import io_helpers
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
 from ddpify.facts.norms import has_norms, keeps_means
 from ddpify.facts.phases import phases

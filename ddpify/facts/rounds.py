@@ -9,19 +9,25 @@ is drawn has as many entries on each rank::
             yield x[order[start : start + size]]
 
 Whether the last batch of a pass may have fewer samples, where no loader makes the batches.
+
+What a loop over batches does with their number, which is another on ranks with shares.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from ddpify.facts import roles, torchtext
+from ddpify.facts import carried, roles, torchtext
 from ddpify.facts.bodies import CutBody, flows
+from ddpify.facts.effects import effect_of
+from ddpify.facts.events import Call
 from ddpify.facts.model import TrainingLoop
 from ddpify.facts.places import TURNS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.sinks import SHOWN
+from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
 
 # They put into another order, or pick so many; how many is no question of chance.
@@ -123,3 +129,42 @@ def _comes_out_even(m: Machine, loop: TrainingLoop, node: ast.For) -> bool:
         return False
     start, stop, step = (one for one in numbers if isinstance(one, int))
     return bool(step) and not (stop - start) % step
+
+
+def numbers(m: Machine, tree: Tree, node: ast.For) -> Iterator[str]:
+    """The names that ``enumerate`` gives the number of a batch and that the loop looks at."""
+    body = [tree.site(statement) for statement in node.body]
+    for inner in (n for statement in node.body for n in ast.walk(statement)):
+        value = m.values.get(tree.site(inner)) if isinstance(inner, ast.Name) else None
+        for index in value.dep(Kind.INDEX) if value is not None else ():
+            outside = not any(index.born.within(site) for site in body)
+            if index.name == "enumerate" and outside and isinstance(inner, ast.Name):
+                yield inner.id
+
+
+def decide(m: Machine, tree: Tree, node: ast.stmt, calls: Iterable[Call]) -> bool:
+    """Whether anything but a message depends on how many batches there were, or on earlier ones.
+
+    ``if i < 5: total += …`` takes other samples where each rank counts the batches of its share.
+    """
+    if not isinstance(node, ast.For):
+        return False
+    names = carried.carried(node) | set(numbers(m, tree, node))
+    messages = {call.site for call in calls if _is_message(call)}
+    for inner in (n for statement in node.body for n in ast.walk(statement)):
+        if isinstance(inner, (ast.If, ast.While, ast.IfExp)) and _mentions(inner.test, names):
+            blocks = [] if isinstance(inner, ast.IfExp) else [*inner.body, *inner.orelse]
+            if not blocks or any(
+                not isinstance(s, ast.Expr) or tree.site(s.value) not in messages for s in blocks
+            ):
+                return True
+    return False
+
+
+def _mentions(test: ast.expr, names: set[str]) -> bool:
+    return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(test))
+
+
+def _is_message(call: Call) -> bool:
+    shown = call.receiver is not None and bool(call.receiver.of(*SHOWN))
+    return shown or effect_of(call) is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import dealing, outlives, own_counts, passes, roles
+from ddpify.facts import dealing, outlives, own_counts, roles, rounds
 from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Bind, Call, LoopEnd
 from ddpify.facts.library_classes import makes_its_own
@@ -200,7 +200,7 @@ def _only_adds_up(m: Machine, loop: Loop) -> bool:
         return False
     if end.batches and not all(_cut_alike(m, loop, name) for name in end.batches):
         return False
-    if passes.decide(m, tree, node, [c for c in inside if isinstance(c, Call)]):
+    if rounds.decide(m, tree, node, [c for c in inside if isinstance(c, Call)]):
         return False
     dealt = any(t.born in m.target.dealt for t in loaders_in(loop.over))
     if dealt and not dealing.alone(m, loop, node, end):
