@@ -15,7 +15,6 @@ from ddpify.facts import (
     growth,
     later,
     meters,
-    number_lists,
     owners,
     trackers,
 )
@@ -23,8 +22,8 @@ from ddpify.facts.events import LoopEnd
 from ddpify.facts.locality import is_local, is_shared_out, loaders_in
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
-from ddpify.facts.tree import Tree, written
-from ddpify.facts.values import NOTHING, Kind, Measure, Value
+from ddpify.facts.tree import Tree, names_in, written
+from ddpify.facts.values import NOTHING, Kind, Measure
 
 GATHERERS = frozenset({"gather_samples", "gather_batches"})
 SUMMERS = frozenset({"reduce_sum", "reduce_meter", "reduce_entries"}) | GATHERERS
@@ -70,9 +69,9 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     for name in (*sums, *means):
         _set(f, name)
     for name in (*lists.numbers, *lists.totals, *done):
-        number_lists.joined(_get(f, name) or NOTHING)
+        growth.joined(f.value_of(name) or NOTHING)
     for name in (*lists.samples, *lists.batches):
-        f.bind(name, growth.gathered(_get(f, name) or NOTHING, loop.site))
+        f.bind(name, growth.gathered(f.value_of(name) or NOTHING, loop.site))
 
 
 def _over_batches(
@@ -164,7 +163,7 @@ def _again(first: LoopEnd, then: LoopEnd) -> LoopEnd:
 def _names(m: Machine, f: Frame, loop: Loop, tree: Tree, node: ast.stmt, done: set[str]) -> Left:
     found: Left = []
     for name in _bound_in(m, f, loop):
-        value = _get(f, name)
+        value = f.value_of(name)
         if value is None or name in done or not is_local(m, value):
             continue
         adds, aliased = accumulates(tree, node, name), _aliased(f, tree, node, name)
@@ -214,7 +213,7 @@ def accumulates(tree: Tree, node: ast.stmt, name: str) -> bool:
 
 def _bound_by(node: ast.For) -> set[str]:
     """The names that each round of a loop binds first."""
-    return {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+    return names_in(node.target)
 
 
 def _added_to(target: ast.expr) -> tuple[str, ...]:
@@ -233,16 +232,8 @@ def _changed_by(call: ast.Call) -> tuple[str, ...]:
     return tuple(ast.unparse(node) for node in (owner, whole, *call.args[:1]))
 
 
-def _get(f: Frame, name: str) -> Value | None:
-    first, *rest = name.split(".")
-    value = f.lookup(first)
-    for attribute in rest:
-        value = value.things[0].attrs.get(attribute) if value and value.things else None
-    return value
-
-
 def _set(f: Frame, name: str) -> None:
-    value = _get(f, name)
+    value = f.value_of(name)
     if value is None:
         return
     reduced = value.reduced()
@@ -250,7 +241,7 @@ def _set(f: Frame, name: str) -> None:
         f.bind(name, reduced)
         return
     owner, _, attribute = name.rpartition(".")
-    base = _get(f, owner)
+    base = f.value_of(owner)
     if base is not None and base.things:
         base.things[0].attrs[attribute] = reduced
 

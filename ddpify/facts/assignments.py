@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import cast
 
-from ddpify.facts import containers, special, stored_entries
+from ddpify.facts import containers, masks, special
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.containers import item_of
 from ddpify.facts.events import Access, Bind
@@ -184,7 +184,7 @@ def _taint(m: Machine, f: Frame, target: ast.Subscript, base: Value, value: Valu
     name = target.value
     rows = base.measure is Measure.SAMPLES  # `mask[i, y, x] = True`: still a row per sample
     measure = base.measure if plain else Measure.SAMPLES if rows else Measure.MIXED
-    axis = stored_entries.axis_behind(m, f, target, base)
+    axis = masks.axis_behind(m, f, target, base)
     whole = Value(base.things, base.deps | flat_deps(value), measure, axis=axis)
     f.bind(name.id, whole)
     m.record(Bind(m.tick(), name.id, whole, m.where(f), m.site(f, name)))

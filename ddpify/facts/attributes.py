@@ -10,13 +10,13 @@ from ddpify.facts import (
     batch_objects,
     by_sample,
     counts,
-    keepers,
     library_losses,
     lookups,
     measures,
     own_optimizers,
     special,
     through,
+    unread,
     wrapping,
 )
 from ddpify.facts.details import AnyAttribute, SharesBatches, is_of_one, loader_arguments
@@ -42,14 +42,14 @@ def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
         return counts.size(m, f, base, m.site(f, node))
     if node.attr == "shape" and known:
         return counts.shape(m, f, base, m.site(f, node))
-    return keepers.told_again(base, attribute(m, f, base, node.attr, node))
+    return unread.told_again(base, attribute(m, f, base, node.attr, node))
 
 
 def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Value:
     """``base.name``: heap attributes, methods, modules' globals, external names."""
-    if m.shards and name == "shape" and not base.dep(Kind.BATCH, Kind.FORWARD):
+    if m.target.shards and name == "shape" and not base.dep(Kind.BATCH, Kind.FORWARD):
         return NOTHING  # of a shard, too, it is that of the whole weight
-    if name == "_orig_mod" and base.of(Kind.MODEL, *([Kind.WRAPPED] if m.shards else [])):
+    if name == "_orig_mod" and base.of(Kind.MODEL, *([Kind.WRAPPED] if m.target.shards else [])):
         return base  # what torch.compile gives is the model itself here
     if not base.things:
         return _plain_attribute(base, name)
@@ -145,7 +145,7 @@ def _known_attribute(
 def _says_share(m: Machine, loader: Thing) -> bool:
     """Whether its batch size is a share: not where only its batches are, nor in evaluation."""
     of_all = makes_its_own(loader) or loader.detail(SharesBatches) is not None
-    return loader.born in m.trained and is_shared_out(m, loader) and not of_all
+    return loader.born in m.target.trained and is_shared_out(m, loader) and not of_all
 
 
 def _share_of_batch(m: Machine, f: Frame, loader: Thing) -> Value:
@@ -157,7 +157,7 @@ def _share_of_batch(m: Machine, f: Frame, loader: Thing) -> Value:
 
 def _steps_itself(wrapper: Thing, name: str) -> Value | None:
     """The optimizer that a model keeps of itself: it is asked of the model inside (DDP303)."""
-    inner = wrapper.inner.things if wrapper.kind is Kind.WRAPPED and wrapper.inner else ()
+    inner = wrapper.stands_for if wrapper.kind is Kind.WRAPPED else ()
     kept = [thing.attrs[name] for thing in inner if name in thing.attrs]
     found = [thing.kind for value in kept for thing in value.things]
     return join(*kept) if found and all(kind in STEPS for kind in found) else None

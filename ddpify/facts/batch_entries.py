@@ -36,8 +36,7 @@ def collates(loader: Thing) -> Iterator[FunctionInfo]:
 
 def keys_of(batch: Thing) -> tuple[str, ...]:
     """The keys of a batch that is a dict, where they are written out; () where they are not."""
-    loaders = batch.inner.things if batch.inner is not None else ()
-    found = {_keys(loader) for loader in loaders}
+    found = {_keys(loader) for loader in batch.stands_for}
     return found.pop() if len(found) == 1 else ()
 
 

@@ -28,8 +28,7 @@ SHAPES = frozenset({"view", "reshape"})
 
 def counts(m: Machine, call: Call, given: Iterable[Value]) -> bool:
     """Whether a call of the project's computes by the order of its rows, which loaders tell."""
-    batches = {b for value in given for b in computed(value).dep(Kind.BATCH)}
-    loaders = {t for batch in batches if batch.inner is not None for t in batch.inner.things}
+    loaders = {loader for value in given for loader in computed(value).loaders()}
     made = [call_that_made(loader) for loader in loaders]
     shuffles = (one.arg(2, "shuffle") if one is not None else None for one in made)
     if made and all(each is not None and each.const is True for each in shuffles):

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ddpify.facts.carried import read_early
+from ddpify.facts.tree import is_name, names_in
 
 Block = Sequence[ast.stmt]
 SHAPES = frozenset("view reshape expand repeat unflatten zeros ones full randn rand empty".split())
@@ -61,11 +62,7 @@ def assigned(block: Block) -> Iterator[tuple[set[str], ast.expr]]:
         if isinstance(inner, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
             targets = inner.targets if isinstance(inner, ast.Assign) else [inner.target]
             if inner.value is not None:
-                yield {n for t in targets for n in _names(t)}, inner.value
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+                yield {n for t in targets for n in names_in(t)}, inner.value
 
 
 def flows(block: Block, silent: Collection[ast.AST]) -> Iterator[tuple[set[str], set[str]]]:
@@ -74,7 +71,7 @@ def flows(block: Block, silent: Collection[ast.AST]) -> Iterator[tuple[set[str],
         yield names, names | set(loaded(value))
     for inner in _nodes(block):
         if isinstance(inner, (ast.For, ast.comprehension)):
-            yield _names(inner.target), set(loaded(inner.iter))
+            yield names_in(inner.target), set(loaded(inner.iter))
         elif isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
             call = inner.value
             if call not in silent:
@@ -84,8 +81,8 @@ def flows(block: Block, silent: Collection[ast.AST]) -> Iterator[tuple[set[str],
 def _changed_by(call: ast.Call) -> set[str]:
     """What a call may change: its receiver, and arguments that it is not given a new value for."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    owner = _names(call.func) if isinstance(call.func, ast.Attribute) else set()
-    return owner | {n for each in given if not _is_made_here(each) for n in _names(each)}
+    owner = names_in(call.func) if isinstance(call.func, ast.Attribute) else set()
+    return owner | {n for each in given if not _is_made_here(each) for n in names_in(each)}
 
 
 def _is_made_here(node: ast.expr) -> bool:
@@ -106,15 +103,15 @@ def counts(block: Block, name: str) -> bool:
 
 def _targets(statement: ast.stmt) -> set[str]:
     targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
-    return {n for one in targets if one is not None for n in _names(one)}
+    return {n for one in targets if one is not None for n in names_in(one)}
 
 
 def takes_or_shapes(block: Block, name: str) -> bool:
     """Whether a number picks samples, or shapes what is made, in these statements."""
     for inner in _nodes(block):
-        if isinstance(inner, ast.Subscript) and name in _names(inner.slice):
+        if isinstance(inner, ast.Subscript) and name in names_in(inner.slice):
             return True
-        if isinstance(inner, ast.Call) and name in {n for a in inner.args for n in _names(a)}:
+        if isinstance(inner, ast.Call) and name in {n for a in inner.args for n in names_in(a)}:
             called = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
             if called in SHAPES:
                 return True
@@ -129,13 +126,13 @@ def is_taken_apart(block: Block, name: str) -> bool:
 
 
 def _takes_apart(node: ast.AST, name: str) -> bool:
-    if isinstance(node, ast.Subscript) and _is(node.value, name):
+    if isinstance(node, ast.Subscript) and is_name(node.value, name):
         return not isinstance(node.slice, (ast.Slice, ast.Tuple))
-    if isinstance(node, ast.Attribute) and _is(node.value, name):
+    if isinstance(node, ast.Attribute) and is_name(node.value, name):
         return node.attr not in OF_TENSORS
     if isinstance(node, (ast.For, ast.comprehension)):
-        return _is(node.iter, name)
-    return isinstance(node, ast.Starred) and _is(node.value, name)
+        return is_name(node.iter, name)
+    return isinstance(node, ast.Starred) and is_name(node.value, name)
 
 
 def merges_axes(node: ast.AST) -> bool:
@@ -154,7 +151,3 @@ def merges_axes(node: ast.AST) -> bool:
 
 def _nodes(block: Block) -> list[ast.AST]:
     return [n for statement in block for n in ast.walk(statement)]
-
-
-def _is(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

@@ -9,7 +9,7 @@ from ddpify.facts import batch_entries, containers
 from ddpify.facts.events import Call
 from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame, FunctionInfo
+from ddpify.facts.scopes import Frame, functions_in
 from ddpify.facts.values import MORE, NOTHING, REST, Kind, Value, constant
 from ddpify.source import Site
 
@@ -39,11 +39,11 @@ def event_of(
     arguments: Arguments,
     alone: bool,
 ) -> Call:
-    targets = [t.ref for t in callee.things if isinstance(t.ref, FunctionInfo)]
+    targets = functions_in(callee)
     inner = node.func.value if isinstance(node.func, ast.Attribute) else None
     return Call(
         m.tick(),
-        _call_name(node, callee, receiver),
+        _call_name(node, callee),
         m.site(f, node),
         m.site(f, node.func),
         m.where(f),
@@ -59,11 +59,9 @@ def event_of(
     )
 
 
-def _call_name(node: ast.Call, callee: Value, receiver: Value | None) -> str:
+def _call_name(node: ast.Call, callee: Value) -> str:
     for thing in callee.things:
-        if thing.kind is Kind.EXTERNAL:
-            return thing.name
-        if thing.ref is not None:
+        if thing.kind is Kind.EXTERNAL or thing.ref is not None:
             return thing.name
     if isinstance(node.func, ast.Attribute):
         return f".{node.func.attr}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ddpify.facts.fresh import method_of, qualified
 from ddpify.facts.grown import MethodText, stored
-from ddpify.facts.scopes import ClassInfo, FunctionInfo, ModuleInfo
+from ddpify.facts.scopes import ClassInfo, FunctionInfo, ModuleInfo, functions_in
 from ddpify.facts.values import Kind, Thing, Value
 
 SELF = "self"
@@ -125,5 +125,5 @@ def _forward(layer: Thing) -> Iterator[Callee]:
 
 
 def _functions(value: Value) -> list[Callee] | None:
-    infos = [thing.ref for thing in value.things if isinstance(thing.ref, FunctionInfo)]
+    infos = functions_in(value)
     return [Callee(info) for info in infos] if len(infos) == len(value.things) and infos else None

@@ -14,13 +14,13 @@ from ddpify.facts import (
     filled_inputs,
     functional,
     inner_losses,
-    keepers,
     library,
     library_classes,
     library_losses,
     methods,
     outputs,
     sums,
+    unread,
     whole_forwards,
 )
 from ddpify.facts.attributes import attribute
@@ -29,7 +29,7 @@ from ddpify.facts.details import MakingCall, OpenForward, OpenLoss, Partial, mad
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.gradients import with_graph
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
-from ddpify.facts.kept_axes import axis_behind, with_states
+from ddpify.facts.layer_axes import axis_behind, with_states
 from ddpify.facts.open_losses import may_compute_loss, returns_one
 from ddpify.facts.protocol import Machine
 from ddpify.facts.recurrent import RECURRENT
@@ -85,8 +85,8 @@ def _through_unread(m: Machine, f: Frame, event: Call) -> Value:
     given = computed(*event.args, *event.kwargs.values())
     said = event.receiver is not None and event.receiver.dep(Kind.UNREAD)
     if said or not any(t.kind in (Kind.BATCH, Kind.FORWARD) for t in given.deps):
-        return keepers.told_again(event.receiver, event.result)
-    keepers.keep(event.receiver, given)
+        return unread.told_again(event.receiver, event.result)
+    unread.keep(event.receiver, given)
     mark = m.make(Kind.UNREAD, f, event.site, event.unread)
     mark.describe(MakingCall(event))
     return event.result.but(deps=event.result.deps | {mark})
@@ -101,7 +101,7 @@ def _dispatch(
     arguments: Arguments,
     event: Call,
 ) -> Value:
-    results = _through_wrapper(m, f, receiver, event) if event.site in m.routes else []
+    results = _through_wrapper(m, f, receiver, event) if event.site in m.target.routes else []
     for thing in callee.things if not results else ():
         result = _call_thing(m, f, thing, arguments, event)
         if result is not None:
@@ -205,7 +205,7 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
     single = {flat_measure(v) for v in local} == {Measure.ENTRY}
     batched = any(v.measure is Measure.SAMPLES or (per_sample(v) and not single) for v in values)
-    batched = batched or (m.whole_batches and model.kind is Kind.WRAPPED)
+    batched = batched or (m.target.whole_batches and model.kind is Kind.WRAPPED)
     # Of inputs alone: what is made of inputs and targets may be a loss, which has no rows.
     mixed = Measure.ENTRY if single else Measure.MIXED
     measure = Measure.SAMPLES if batched else mixed if local else Measure.UNIFORM
@@ -222,7 +222,7 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
         output.describe(OpenLoss())
         whole = replace(whole, rows=False)
     guards, trains = event.where.guards, not event.where.no_grad
-    if trains and not m.whole_batches and filled_inputs.sees(m, model, event):
+    if trains and not m.target.whole_batches and filled_inputs.sees(m, model, event):
         return replace(whole, measure=Measure.MIXED, rows=False, blocks=0)
     each = outputs.separate(model, whole, output, guards, trains)
     each = library_losses.with_loss(m, model, each, event)

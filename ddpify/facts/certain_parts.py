@@ -7,6 +7,15 @@ thing tomorrow. ::
     for i in range(self.depth):
         x = self.convs[i](x)                     # all of `convs`
         x = self.graph[i](x) if self.gcn else x  # of `graph` only where `gcn` says so
+
+What a method makes with a layer and nothing reads: the layer gets no gradient.
+
+The last layer of a chain whose sum of skips is what counts, as wave nets have it. ::
+
+    for i in range(self.depth):
+        skip = skip + self.skips[i](x)
+        x = x + self.residuals[i](x)  # nobody reads what the last of `residuals` gives
+    return self.end(skip)
 """
 
 from __future__ import annotations
@@ -16,8 +25,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ddpify.facts.constructed import OwnPart, behind, made_under, method, own, own_name, taken_up
-from ddpify.facts.dropped import dropped
 from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.tree import names_in
 
 _WALKS = frozenset(
     "children modules named_children named_modules parameters named_parameters _modules".split()
@@ -64,10 +73,6 @@ def _is_chosen(info: ClassInfo) -> bool:
 def _ends(block: list[ast.stmt]) -> bool:
     ends = (ast.Return, ast.Raise, ast.Continue, ast.Break)
     return bool(block) and isinstance(block[-1], ends)
-
-
-def _names(node: ast.AST) -> frozenset[str]:
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
@@ -129,7 +134,7 @@ class _Uses:
             return found | self._block(one if decided else other, told)
         alive = [side for side in (one, other) if not (side and isinstance(side[-1], ast.Raise))]
         sides = [self._block(side, told | self._behind(test)) for side in alive]
-        if _names(test) & self.places:  # `if i < len(self.convs) - 1`: each comes to its own
+        if names_in(test) & self.places:  # `if i < len(self.convs) - 1`: each comes to its own
             return found.union(*sides)
         return found | (set.intersection(*sides) if sides else set())
 
@@ -155,10 +160,10 @@ class _Uses:
         before = self.places
         found: set[str] = set()
         if isinstance(node, ast.For | ast.AsyncFor):
-            self.places = self.places | _names(node.target)
+            self.places = self.places | names_in(node.target)
             held = self._expression(node.iter, told)
             found = self._block(node.body, told)
-            each = {f"%{name}" for name in _names(node.target)}
+            each = {f"%{name}" for name in names_in(node.target)}
             found |= held if each & found or not (held & set(self.parts)) else set()
         else:
             for child in ast.iter_child_nodes(node):
@@ -195,7 +200,7 @@ class _Uses:
             return self._inherited(node, told)
         if isinstance(node, ast.Subscript) and own_name(node.value) in self.parts:
             name, found = own_name(node.value), self._expression(node.slice, told)
-            whole = not self.parts[name].several or bool(_names(node.slice) & self.places)
+            whole = not self.parts[name].several or bool(names_in(node.slice) & self.places)
             piece = name if whole else f"{name}[{ast.unparse(node.slice)}]"
             return found | self._use(piece, told)
         if isinstance(node, ast.Attribute) and own_name(node.value) in self.parts:
@@ -258,3 +263,73 @@ class _Uses:
         if name in self.pieces or len(pieces) == 1:
             return f"of `{name}` only parts are used"
         return f"`{name}` is used under a condition only" if not pieces else ""
+
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def dropped(function: ast.FunctionDef, parts: frozenset[str]) -> Iterator[str]:
+    """The parts of which no statement reads what they give last."""
+    loads = [
+        n for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    ]
+    for statement, around in _assignments(function, ()):
+        used = _layers(statement.value, parts, around)
+        names = {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        plain = all(isinstance(n, ast.Name | ast.Tuple) for n in statement.targets)
+        end = (statement.end_lineno or 0, statement.end_col_offset or 0)
+        read = any(n.id in names and (n.lineno, n.col_offset) >= end for n in loads)
+        if used and plain and not read and not _is_kept(function, names):
+            again = sum(n.attr == used for n in own(function)) > 1
+            if around or not again:
+                yield used
+
+
+def _assignments(
+    node: ast.AST, around: tuple[ast.stmt, ...]
+) -> Iterator[tuple[ast.Assign, tuple[ast.stmt, ...]]]:
+    """Assignments, each with its loops; none that a condition on the round lets out."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Assign):
+            yield child, around
+        elif isinstance(child, _LOOPS):
+            yield from _assignments(child, (*around, child))
+        elif isinstance(child, ast.If) and around:
+            continue
+        elif isinstance(child, ast.stmt | ast.excepthandler):
+            yield from _assignments(child, around)
+
+
+def _layers(value: ast.expr, parts: frozenset[str], around: tuple[ast.stmt, ...]) -> str:
+    """A part that a call in an expression is of: in a loop, one of its own in each round."""
+    changing = {
+        n.id
+        for loop in around
+        for n in ast.walk(loop)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    for call in (n for n in ast.walk(value) if isinstance(n, ast.Call)):
+        found = [n.attr for n in own(call.func) if n.attr in parts]
+        words = names_in(call.func)
+        if isinstance(call.func, ast.Name):  # `for conv, norm in zip(self.convs, self.norms)`
+            found = [part for loop in around for part in _held(loop, call.func.id, parts)]
+        if found and (not around or words & changing):
+            return found[0]
+    return ""
+
+
+def _held(loop: ast.stmt, name: str, parts: frozenset[str]) -> list[str]:
+    """The parts that a loop goes over, if that is what ``name`` is in it."""
+    if not isinstance(loop, ast.For):
+        return []
+    names = names_in(loop.target)
+    return [n.attr for n in own(loop.iter) if n.attr in parts and name in names]
+
+
+def _is_kept(function: ast.FunctionDef, names: set[str]) -> bool:
+    """Whether somebody else reads them: a function inside, or who has all names."""
+    inner = [n for n in ast.walk(function) if isinstance(n, ast.FunctionDef | ast.Lambda)][1:]
+    words = {n.id for one in inner for n in ast.walk(one) if isinstance(n, ast.Name)}
+    outer = any(isinstance(n, ast.Global | ast.Nonlocal) for n in ast.walk(function))
+    whole = names_in(function) & {"locals", "eval"}
+    return bool(words & names) or outer or bool(whole)

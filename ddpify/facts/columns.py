@@ -44,7 +44,7 @@ class Columns:
         straight = [isinstance(one, ast.Name) and one.id in self.given for one in made]
         for argument, parameter in zip(call.args, info.node.args.args, strict=False):
             if isinstance(argument, ast.Name) and self._takes(info, parameter.arg, straight):
-                return self._source(argument, call)
+                return self._source(argument)
         return None
 
     def _function(self, call: ast.Call) -> FunctionInfo | None:
@@ -95,7 +95,7 @@ class Columns:
 
     # -- the data
 
-    def _source(self, argument: ast.Name, call: ast.Call) -> ast.expr | None:
+    def _source(self, argument: ast.Name) -> ast.expr | None:
         """Where the data are made, if nothing else reads them along the axis."""
         own = self.tree.function(argument)
         scope = own if argument.id in self.tree.bound(own) else self.tree.module

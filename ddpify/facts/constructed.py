@@ -1,4 +1,10 @@
-"""The parts with parameters that a module's constructor makes, and on what that depends."""
+"""The parts with parameters that a module's constructor makes, and on what that depends.
+
+Parameters that a model makes in a forward: its wrapper, made before, knows nothing of them. ::
+
+if self.scale is None:
+    self.scale = nn.Parameter(torch.ones(x.size(1)))
+"""
 
 from __future__ import annotations
 
@@ -7,9 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.scopes import ClassInfo, functions_in
+from ddpify.facts.tree import names_in
+from ddpify.facts.values import NOTHING, Kind, Thing
+from ddpify.source import Site
 
 LISTS: Final = frozenset(
     f"torch.nn.{name}" for name in "ModuleList ModuleDict ParameterList ParameterDict".split()
@@ -128,22 +137,19 @@ def stored(statement: ast.stmt) -> set[str]:
 
 def method(info: ClassInfo, name: str) -> ast.FunctionDef | None:
     """A method, inherited ones included."""
-    value = info.lookup(name)
-    for thing in value.things if value is not None else ():
-        if isinstance(thing.ref, FunctionInfo) and isinstance(thing.ref.node, ast.FunctionDef):
-            return thing.ref.node
-    return None
+    nodes = (found.node for found in functions_in(info.lookup(name)))
+    return next((node for node in nodes if isinstance(node, ast.FunctionDef)), None)
 
 
 def behind(info: ClassInfo, test: ast.AST) -> frozenset[str]:
     """What a test asks, and of what the constructor makes the attributes in it."""
-    words = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)} - {"self"}
+    words = names_in(test) - {"self"}
     asked = {n.attr for n in own(test)}
     texts = (n.value for n in ast.walk(test) if isinstance(n, ast.Constant))
     words |= {text for text in texts if isinstance(text, str) and text.isidentifier()}
     for node in (n for init in constructors(info) for n in ast.walk(init)):
         if isinstance(node, ast.Assign) and stored(node) & asked:
-            words |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)} - {"self"}
+            words |= names_in(node.value) - {"self"}
     return frozenset(words | asked)
 
 
@@ -186,3 +192,52 @@ def _is_empty(value: ast.expr) -> bool:
     return (
         none or (empty and "List" in ast.unparse(value)) or (empty and "Dict" in ast.unparse(value))
     )
+
+
+_PARAMETER = "torch.nn.Parameter"
+_ADDS = ("register_parameter", "add_module", "register_module")
+_LAZY = "torch.nn.Lazy"
+
+
+def made_late(m: Machine, classes: list[ClassInfo], calls: tuple[Call, ...]) -> tuple[Site, ...]:
+    """Where models of these classes get parameters after they are built."""
+    found = [site for info in classes for site in _in_forward(m, info)]
+    sites = [info.site for info in classes]
+    lazy = [call for call in calls if call.name.startswith(_LAZY)]
+    found += [c.site for c in lazy if not sites or any(c.site.within(site) for site in sites)]
+    return tuple(dict.fromkeys(found))
+
+
+def _in_forward(m: Machine, info: ClassInfo) -> Iterator[Site]:
+    todo, seen = ["forward"], set[str]()
+    while todo:
+        name = todo.pop()
+        node = method(info, name)
+        if name in seen or node is None or name == "__init__":
+            continue
+        seen.add(name)
+        todo += [one.attr for one in own(node)]
+        owner = next(one for one in info.mro() if node in one.node.body)
+        for made in ast.walk(node):
+            if isinstance(made, ast.Assign | ast.Expr) and _makes(m, owner, made):
+                yield owner.module.source.site(made)
+
+
+def _makes(m: Machine, info: ClassInfo, statement: ast.Assign | ast.Expr) -> bool:
+    """``self.head = nn.Linear(…)``, ``self.register_parameter("shift", nn.Parameter(…))``."""
+    value = statement.value
+    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
+    if isinstance(statement, ast.Assign):
+        return bool(stored(statement)) and any(_has_parameters(m, info, call) for call in calls)
+    return isinstance(value, ast.Call) and own_name(value.func) in _ADDS
+
+
+def _has_parameters(m: Machine, info: ClassInfo, call: ast.Call) -> bool:
+    root, _, rest = ast.unparse(call.func).partition(".")
+    things = info.module.globals.get(root, NOTHING).things
+    if any(isinstance(t.ref, ClassInfo) and not rest for t in things):
+        classes = (t.ref for t in things if isinstance(t.ref, ClassInfo))
+        return any(parts_of_class(m, one) for one in classes)
+    names = {".".join((thing.name, rest)).rstrip(".") for thing in things}
+    plain = WITH_PARAMETERS | LISTS | {_PARAMETER}
+    return bool(names & plain) or any(name.endswith(".Parameter") for name in names)

@@ -88,8 +88,7 @@ def item_of(thing: Thing, index: Value) -> Value | None:
 
 def collated_axis(batch: Thing, index: Value) -> int:
     """Along which axis the samples lie in a part of a batch, as all of its loaders put it."""
-    loaders = batch.inner.things if batch.inner is not None else ()
-    told = [t.detail(Collated) for t in loaders]
+    told = [t.detail(Collated) for t in batch.stands_for]
     found = {_entry(one.axes, index) if one is not None else 0 for one in told}
     return found.pop() if len(found) == 1 else UNKNOWN_AXIS if found else 0
 

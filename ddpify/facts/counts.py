@@ -67,7 +67,7 @@ def length(m: Machine, f: Frame, value: Value, axis: Value, site: Site) -> Value
 
 def _longest(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     """A length that a ``collate_fn`` has filled a rank's share of a batch up to, if it has."""
-    loaders = (t for b in value.dep(Kind.BATCH) if b.inner is not None for t in b.inner.things)
+    loaders = value.loaders()
     filled = (t for t in loaders if t.detail(Collated) is not None and is_shared_out(m, t))
     if all(t.detail(Divided) is not None for t in filled):
         return NOTHING

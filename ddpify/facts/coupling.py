@@ -60,10 +60,8 @@ def gathered(value: Value, no_grad: bool) -> Value:
     if no_grad:
         return value
     own = computed(value)
-    batches = own.dep(Kind.BATCH)
-    loaders = {t for batch in batches if batch.inner is not None for t in batch.inner.things}
     whole = own.reduced()
-    return whole.but(deps=whole.deps | loaders)
+    return whole.but(deps=whole.deps.union(own.loaders()))
 
 
 def coupled(losses: Iterable[Value]) -> tuple[Thing, ...]:

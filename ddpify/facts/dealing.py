@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.facts import carried, passes, roles
+from ddpify.facts import carried, roles, rounds
 from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Access, Bind, Call, LoopEnd, Where
 from ddpify.facts.joining import is_zero
@@ -52,16 +52,15 @@ def batch_size(m: Machine, loader: Thing) -> str | None:
 def deals(m: Machine, loop: Loop) -> bool:
     """Whether all that a loop goes over is dealt batch by batch."""
     loaders = loaders_in(loop.over)
-    return bool(m.dealt and loaders) and all(t.born in m.dealt for t in loaders)
+    return bool(m.target.dealt and loaders) and all(t.born in m.target.dealt for t in loaders)
 
 
 def measured(m: Machine, value: Value) -> Value:
     """A mean over a count that varies from batch to batch is one of its batch, on any rank."""
     if value.measure is not Measure.RATIO:
         return value
-    batches = value.dep(Kind.BATCH)
-    loaders = [t for b in batches if b.inner is not None for t in b.inner.things]
-    dealt = bool(loaders) and all(t.born in m.dealt for t in loaders)
+    loaders = value.loaders()
+    dealt = bool(loaders) and all(t.born in m.target.dealt for t in loaders)
     return value.but(measure=Measure.MEAN) if dealt else value
 
 
@@ -77,7 +76,7 @@ def is_first(m: Machine, f: Frame, call: Call) -> bool:
     loaders = [t for value in over for t in value.things]
     if not loaders or len(iterators) != len(call.args[0].things):
         return False
-    dealt = all(t.kind is Kind.LOADER and t.born in m.dealt for t in loaders)
+    dealt = all(t.kind is Kind.LOADER and t.born in m.target.dealt for t in loaders)
     return dealt and _by_all(m, m.where(f))
 
 
@@ -142,7 +141,7 @@ def alone(m: Machine, loop: Loop, node: ast.stmt, end: LoopEnd) -> bool:
     names = carried.carried(node) | {name for name in end.sums if "." not in name}
     if any(not _own(tree, node, name) for name in names):
         return False
-    if any(passes.numbers(m, tree, node)) or _looks_back(m, loop, end):
+    if any(rounds.numbers(m, tree, node)) or _looks_back(m, loop, end):
         return False
     inside = (e for e in m.events.during(loop) if isinstance(e, Call))
     return not any(_remembers(m, call, loop) for call in inside)
@@ -153,7 +152,7 @@ def _remembers(m: Machine, call: Call, loop: Loop) -> bool:
 
     So may an iterator that each pass takes something from.
     """
-    if not _inside(call.where, loop):
+    if not call.where.runs_in(loop):
         return False
     if call.name in roles.NEXT:
         return True
@@ -198,7 +197,7 @@ def _looks_back(m: Machine, loop: Loop, end: LoopEnd) -> bool:
     things = {thing for value in meters if value is not None for thing in value.things}
     summed = end.owned | {(thing, name) for thing in things for name in ("sum", "count")}
     for event in m.events.during(loop):
-        if not isinstance(event, Access) or event.stored or not _inside(event.where, loop):
+        if not isinstance(event, Access) or event.stored or not event.where.runs_in(loop):
             continue
         for thing in event.base.things:
             key = (thing, event.attribute)
@@ -209,11 +208,11 @@ def _looks_back(m: Machine, loop: Loop, end: LoopEnd) -> bool:
 
 def _changes(m: Machine, loop: Loop) -> Iterator[Key]:
     for event in m.events.during(loop):
-        if isinstance(event, Bind) and _inside(event.where, loop):
+        if isinstance(event, Bind) and event.where.runs_in(loop):
             key = key_of(event)
             if key is not None:
                 yield key
-        elif isinstance(event, Access) and event.stored and _inside(event.where, loop):
+        elif isinstance(event, Access) and event.stored and event.where.runs_in(loop):
             yield from ((thing, event.attribute) for thing in event.base.things)
 
 
@@ -246,7 +245,3 @@ def _same(one: ast.expr, other: ast.expr) -> bool:
 def _asks_for_start(statement: ast.stmt | None, name: str) -> bool:
     """``if self.matrix is None: …``"""
     return isinstance(statement, ast.If) and ast.unparse(statement.test) == f"{name} is None"
-
-
-def _inside(where: Where, loop: Loop) -> bool:
-    return any(o.site == loop.site and o.frame.stack == loop.frame.stack for o in where.loops())

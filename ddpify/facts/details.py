@@ -66,7 +66,7 @@ def loader_arguments(loader: Thing) -> LoaderArguments:
 
 def measure_of(batch: Thing) -> Measure:
     """Of a batch of one, all is of one sample, whatever is computed."""
-    loaders = batch.inner.things if batch.inner is not None else ()
+    loaders = batch.stands_for
     single = loaders and all(loader_arguments(one).of_one for one in loaders)
     return Measure.ENTRY if single else Measure.SAMPLES
 

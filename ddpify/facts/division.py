@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ddpify.facts import packing, roles, torchtext
+from ddpify.facts import filled_inputs, roles, torchtext
 from ddpify.facts.batch_fields import fields, sizes
 from ddpify.facts.batch_names import BatchNames
 from ddpify.facts.bodies import (
@@ -26,14 +26,12 @@ from ddpify.facts.columns import Columns
 from ddpify.facts.details import Divided
 from ddpify.facts.draws import trains_on_draws
 from ddpify.facts.events import Forward
-from ddpify.facts.input_axes import asks_lengths, parallel_axes, unfollowed
+from ddpify.facts.input_axes import asks_lengths, parallel_axes, said_axes, the_axis, unfollowed
 from ddpify.facts.loss_flow import loss_names
 from ddpify.facts.model import Division, TrainingLoop
 from ddpify.facts.places import places, turns
 from ddpify.facts.protocol import Machine
-from ddpify.facts.ragged import may_end_short
-from ddpify.facts.rounds import differ
-from ddpify.facts.said_axes import said_axes, the_axis
+from ddpify.facts.rounds import differ, may_end_short
 from ddpify.facts.states import States, states
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import OF_ONE_RANK, Kind, Thing, Value
@@ -87,8 +85,8 @@ class _Loop:
         forwards = self._forwards()
         if not isinstance(node, (ast.For, ast.While)) or not forwards:
             return "its body calls no model that can be followed"
-        if packing.unpacks(forwards):
-            return packing.WHY
+        if filled_inputs.unpacks(forwards):
+            return filled_inputs.WHY
         tests = (guard.test for guard in self.training.batch.exits)
         over = self.training.batch.over, node.iter if isinstance(node, ast.For) else node.test
         if differ(self.m, *over, self._drawn) or any(map(self._drawn, tests)):

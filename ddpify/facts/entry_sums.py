@@ -97,15 +97,13 @@ def _begins_in_each_pass(m: Machine, f: Frame, loop: Loop, thing: Thing, name: s
 
 def _bind(f: Frame, name: str, value: Value) -> None:
     """As the statement that is added does: whoever else has the dict keeps this rank's."""
-    first, *attributes = name.split(".")
-    if not attributes:
+    path, _, attribute = name.rpartition(".")
+    if not path:
         f.bind(name, value)
         return
-    owner = f.lookup(first)
-    for attribute in attributes[:-1]:
-        owner = owner.things[0].attrs.get(attribute) if owner and owner.things else None
+    owner = f.value_of(path)
     for thing in owner.things if owner is not None else ():
-        thing.attrs[attributes[-1]] = value
+        thing.attrs[attribute] = value
 
 
 def holds_sums(m: Machine, thing: Thing) -> bool:
@@ -138,12 +136,9 @@ def stored_in(event: Bind, f: Frame | None = None) -> tuple[Thing, ...]:
     Of a function that runs again, what it is in this run, ``f``.
     """
     owner, bracket, _ = event.target.partition("[")
-    name, *attributes = owner.split(".")
     frame = event.where.frame
     frame = f if f is not None and f.stack == frame.stack else frame
-    value = frame.lookup(name) if bracket and event.target.endswith("]") else None
-    for attribute in attributes:
-        value = value.things[0].attrs.get(attribute) if value and value.things else None
+    value = frame.value_of(owner) if bracket and event.target.endswith("]") else None
     made = value.of(Kind.DICT, *LISTS) if value is not None else ()
     return made if value is not None and len(made) == len(value.things) else ()
 
@@ -163,11 +158,7 @@ def _adds(m: Machine, event: Bind) -> bool:
 
 def _names(f: Frame, thing: Thing) -> Iterator[str]:
     """The expressions by which a function names it, or what an object keeps it by."""
-    places: list[tuple[str, Value]] = [*f.env.items()]
-    if f.self_thing is not None:
-        own = next(iter(f.parameters), "self")
-        places += [(f"{own}.{name}", value) for name, value in f.self_thing.attrs.items()]
-    for name, value in (*places, *f.module.globals.items()):
+    for name, value in f.named():
         if thing in value.things:
             yield name
         yield from (f"{name}.{own}" for own in _kept_as(value.of(Kind.INSTANCE), thing))

@@ -19,7 +19,6 @@ from dataclasses import replace
 from ddpify.facts.details import MakingCall, call_that_made, loader_arguments
 from ddpify.facts.events import Call, Unknown
 from ddpify.facts.holding import held_in, read_by
-from ddpify.facts.hooks import followed
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Danger, Escape, Facts, Followed, shown
@@ -27,6 +26,7 @@ from ddpify.facts.roles import backwards, whole
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.unread import LATE, UNDERSTOOD
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
+from ddpify.facts.within import followed
 from ddpify.source import Site
 
 TRACKED = frozenset(
@@ -278,7 +278,7 @@ class _Trained:
         if thing.kind in (Kind.MODEL, Kind.WRAPPED) or thing.part_of is not None:
             return Kind.MODEL if self._is_trained(thing) else None
         if thing.kind in (Kind.PARAMETERS, Kind.STATE):
-            owners = thing.inner.things if thing.inner is not None else ()
+            owners = thing.stands_for
             return thing.kind if any(map(self._is_trained, owners)) else None
         if thing.kind in (Kind.OPTIMIZER, Kind.SCALER, Kind.SCHEDULER):
             return thing.kind

@@ -41,6 +41,13 @@ class Where:
             loop = loop.parent
         return tuple(found)
 
+    def runs_in(self, loop: Loop) -> bool:
+        """Whether something happens in this loop (a loop is run again in every outer pass)."""
+        return any(
+            other.site == loop.site and other.frame.stack == loop.frame.stack
+            for other in self.loops()
+        )
+
     def conditions(self) -> tuple[Guard, ...]:
         """What decides whether this happens: the guards, and what may end a loop around it."""
         exits = [guard for loop in self.loops() for guard in loop.exits]

@@ -27,8 +27,8 @@ from ddpify.facts.joining import computed, flat_deps, join, told
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.subscripts import subscript
-from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
+from ddpify.facts.wrapping import unwrapped_model
 from ddpify.python.imports import starred
 
 
@@ -41,22 +41,22 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
     else:
         value = handler(m, f, node)
     value = coupling.marked(m, f, node, value)
-    if m.shares and m.site(f, node) in m.shares:
+    if m.target.shares and m.site(f, node) in m.target.shares:
         value = counts.shared(f, value, m.site(f, node), value.measure is Measure.RATIO)
-    if m.sized and m.site(f, node) in m.sized:
-        value = sized.rows_of(m, value)
-    if m.whole and m.site(f, node) in m.whole:
+    if m.target.sized and m.site(f, node) in m.target.sized:
+        value = sized.rows_of(m)
+    if m.target.whole and m.site(f, node) in m.target.whole:
         value = coupling.gathered(value, f.no_grad)
-    if m.agreed and m.site(f, node) in m.agreed:
+    if m.target.agreed and m.site(f, node) in m.target.agreed:
         value = value.reduced()
-    if m.dealt:
+    if m.target.dealt:
         value = dealing.measured(m, value)
-    if m.averaged or m.summed:
+    if m.target.averaged or m.target.summed:
         value = objective.averaged(m, f, value, m.site(f, node))
     m.remember(f, node, value)
-    if m.unwraps and m.site(f, node) in m.unwraps:
+    if m.target.unwraps and m.site(f, node) in m.target.unwraps:
         return wrapping.unwrapped(m, value)
-    if m.again and m.site(f, node) in m.again:
+    if m.target.again and m.site(f, node) in m.target.again:
         return helper_calls.whole_loader(m, f, value, m.site(f, node))
     return value
 

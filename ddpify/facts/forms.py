@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ddpify.facts.model import Division, Home
 from ddpify.source import Site
@@ -45,6 +46,11 @@ class Target:
     whole_batches: bool = False
     routes: frozenset[Site] = frozenset()
     shards: bool = False
+
+    @cached_property
+    def divided(self) -> dict[Site, Division]:
+        """The divisions, by the statement after which each is."""
+        return {division.statement: division for division in self.divisions}
 
 
 AS_IT_STANDS = Target()

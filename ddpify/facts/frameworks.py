@@ -1,4 +1,7 @@
-"""Frameworks that distribute a program themselves, and what to do where one holds the loop."""
+"""Frameworks that distribute a program themselves, and what to do where one holds the loop.
+
+What says that a program is distributed already, run or not: a dead branch counts, too.
+"""
 
 from __future__ import annotations
 
@@ -148,3 +151,17 @@ def _imported(tree: Tree) -> Iterator[tuple[Site, str]]:
             asked = _ONLY_WITH.get(package)
             if package in _PACKAGES and (asked is None or name.endswith(asked)):
                 yield tree.site(node), _PACKAGES[package]
+
+
+NAMES = frozenset("""init_process_group DistributedDataParallel FullyShardedDataParallel fully_shard
+    DistributedSampler init_device_mesh""".split())
+
+
+def mentions(module: ast.Module) -> Iterator[tuple[ast.Call, str]]:
+    """The calls in a file that only a distributed program makes."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            func = node.func
+            name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            if name in NAMES:
+                yield node, name

@@ -47,11 +47,9 @@ def _keeps(owner: Thing, name: str) -> bool:
 def method_of(thing: Thing, name: str) -> FunctionInfo | None:
     """The project's function that a model, or the one in a wrapper, has under a name."""
     if thing.kind is Kind.WRAPPED:
-        inner = thing.inner.things if thing.inner is not None else ()
+        inner = thing.stands_for
         return method_of(inner[0], name) if len(inner) == 1 else None
-    method = thing.ref.lookup(name) if isinstance(thing.ref, ClassInfo) else None
-    refs = [t.ref for t in method.things] if method is not None else []
-    return refs[0] if len(refs) == 1 and isinstance(refs[0], FunctionInfo) else None
+    return thing.ref.method(name) if isinstance(thing.ref, ClassInfo) else None
 
 
 def factories(info: FunctionInfo) -> Iterator[ast.Call | None]:

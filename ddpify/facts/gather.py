@@ -8,16 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.facts import graph, groups, roles, sharding, trackers
-from ddpify.facts.batch_collates import collating
-from ddpify.facts.batch_forwards import comparing
+from ddpify.facts.batch_forwards import collating, comparing
+from ddpify.facts.carrying import first_batches
+from ddpify.facts.constructed import made_late
 from ddpify.facts.copies import original
 from ddpify.facts.details import Bypass
-from ddpify.facts.effects import effect_of
+from ddpify.facts.effects import effect_of, io_helpers
 from ddpify.facts.events import Access, Bind, Call, Forward
-from ddpify.facts.first_batch import first_batches
 from ddpify.facts.gradients import behind
-from ddpify.facts.helpers import io_helpers
-from ddpify.facts.made_late import made_late
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
 from ddpify.facts.norms import has_norms, keeps_means
 from ddpify.facts.phases import phases
@@ -70,7 +68,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             bypasses=bypasses(calls),
             counted=frozenset(t.born for t in sharding.counted(target)),
             phases=phases(target, training),
-            dealt=target.dealt,
+            dealt=target.target.dealt,
             firsts=tuple(target.firsts),
             compared=comparing(target, trained),
             collated=collating(target, trained),

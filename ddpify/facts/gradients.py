@@ -32,8 +32,7 @@ def without_graph(value: Value) -> Value:
 
 def behind(deps: Iterable[Thing]) -> set[Thing]:
     """The outputs of models to which gradients go back from what has these dependencies."""
-    graphs = (d.inner for d in deps if d.kind is Kind.GRAPH)
-    return {output for inner in graphs if inner is not None for output in inner.things}
+    return {output for d in deps if d.kind is Kind.GRAPH for output in d.stands_for}
 
 
 def without_grad(value: Value, before: bool) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ddpify.facts import roles
-from ddpify.facts.containers_of_models import held_together, is_of_rounds
 from ddpify.facts.details import Wrapper
 from ddpify.facts.events import Bind
+from ddpify.facts.names_of_models import held_together, is_of_rounds
 from ddpify.facts.protocol import Machine
 from ddpify.facts.values import Kind, Thing
 from ddpify.python.words import DDP, FULLY_SHARD

@@ -3,6 +3,12 @@
 Ranks' lists can only be put together again when it is certain which samples their entries belong
 to: made empty before the loop, grown in one place, in every pass, by something that has one row
 for each sample of the batch.
+
+Lists with a mean, or a sum, of each batch: ranks have as many entries, and join each. ::
+
+losses.append(loss.item())
+...
+losses[:] = reduce_mean(losses)
 """
 
 from __future__ import annotations
@@ -12,19 +18,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ddpify.facts import carried, number_lists
+from ddpify.facts import carried
 from ddpify.facts.conditions import conditioned
+from ddpify.facts.containers import LISTS
 from ddpify.facts.events import Bind, Call
-from ddpify.facts.joining import flat_deps, flat_measure, join, parts_of
+from ddpify.facts.joining import flat_deps, flat_measure, join, listed, parts_of
+from ddpify.facts.kinds import CONTAINERS
+from ddpify.facts.locality import is_local
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows, per_sample
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
-LISTS = (Kind.TUPLE, Kind.ITERATOR)
-CONTAINERS = (*LISTS, Kind.DICT)
 NUMBERS: dict[Measure | None, str] = {Measure.MEAN: "numbers", Measure.SUM: "totals"}
 OF_ONE = (Measure.ENTRY, Measure.UNIFORM)
 MUTATES = frozenset("append extend insert pop remove clear sort reverse".split())
@@ -168,7 +175,7 @@ def _gets(m: Machine, loop: Loop, value: Value) -> Measure | None:
     """What a list gets in each pass that ranks make: ``losses.append(loss.item())``."""
     thing = _list(m, value)
     grown = [e for e in m.events.during(loop) if isinstance(e, Call) and e.name[1:] in MUTATES]
-    return number_lists.gets(m, thing, value, grown) if thing is not None else None
+    return gets(m, thing, value, grown) if thing is not None else None
 
 
 def _trains(m: Machine, loop: Loop) -> bool:
@@ -295,3 +302,23 @@ def gathered(value: Value, site: Site) -> Value:
     deps = frozenset(d for d in flat_deps(value) if d.kind is not Kind.BATCH)
     made = Thing(Kind.ITERATOR, site, "gathered", inner=Value((), deps))
     return Value((made,), deps)
+
+
+def gets(m: Machine, thing: Thing, value: Value, changes: Sequence[Call]) -> Measure | None:
+    """MEAN or SUM where a list, which these calls may change, gets one in each common pass."""
+    mine = [c for c in changes if c.receiver is not None and thing in c.receiver.things]
+    measure = listed(value)
+    return measure if mine and all(_adds(m, call, measure) for call in mine) else None
+
+
+def _adds(m: Machine, call: Call, measure: Measure | None) -> bool:
+    one = call.args[0] if call.name == ".append" and len(call.args) == 1 else NOTHING
+    alike = not any(is_local(m, guard.test) for guard in call.where.conditions())
+    return alike and one.measure is measure
+
+
+def joined(value: Value) -> None:
+    """Such a list after the ranks have put each entry together, in place."""
+    for thing in value.of(*LISTS) if listed(value) is not None else ():
+        deps = flat_deps(thing.inner or NOTHING)
+        thing.inner = Value((), frozenset(d for d in deps if d.kind is not Kind.BATCH))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ddpify.facts.details import Partial
 from ddpify.facts.joining import parts_of
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, FunctionInfo, functions_in
 from ddpify.facts.values import Kind, Thing, Value
 
 DEEP = 5  # objects in objects that are looked into
@@ -74,7 +74,7 @@ def _attribute(thing: Thing, name: str) -> Iterator[Value]:
     """What is read where an attribute is: a method that does not say ``self`` reads no object."""
     kept = thing.attrs.get(name) if thing.kind is Kind.INSTANCE else None
     found = thing.ref.lookup(name) if isinstance(thing.ref, ClassInfo) else None
-    methods = [t.ref for t in found.things if isinstance(t.ref, FunctionInfo)] if found else []
+    methods = functions_in(found)
     if kept is not None:
         yield kept
     elif not methods or any(map(_says_own, methods)):

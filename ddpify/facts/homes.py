@@ -9,16 +9,19 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.facts.containers_of_models import added, holders, is_of_rounds, is_taken
 from ddpify.facts.events import Access, Bind, Call, Forward, Where
 from ddpify.facts.missing import Absence, absence, pass_by
 from ddpify.facts.model import Home
 from ddpify.facts.names_of_models import (
+    added,
     as_written,
     called_as,
+    holders,
     is_alias,
     is_entry,
     is_namable,
+    is_of_rounds,
+    is_taken,
     visible_bind,
 )
 from ddpify.facts.prepared import DRAWS, prepared, writes

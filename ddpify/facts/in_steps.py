@@ -15,7 +15,7 @@ from ddpify.facts.agreements import in_each_round
 from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.facts.number_syntax import inside, is_item
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.scopes import functions_in
 from ddpify.facts.sinks import SUMS, depends
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Measure, Value
@@ -112,8 +112,7 @@ class _Trace:
 
     def _returned(self, tree: Tree, call: ast.Call) -> bool:
         """Go on in a function of the project that gives it."""
-        called = self.m.values.get(tree.site(call.func), NOTHING)
-        infos = [thing.ref for thing in called.things if isinstance(thing.ref, FunctionInfo)]
+        infos = functions_in(self.m.values.get(tree.site(call.func)))
         for info in infos:
             inner = self.m.tree(info.module.source.path)
             for node in inner.nodes(info.node):

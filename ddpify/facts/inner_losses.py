@@ -69,7 +69,7 @@ def with_losses(m: Machine, f: Frame, model: Thing, whole: Value, event: Call) -
 
 def _is_own(dep: Thing) -> bool:
     """Whether it is what one of the model's own layers gives, or what leads back to that."""
-    graph = dep.inner.things if dep.kind is Kind.GRAPH and dep.inner is not None else ()
+    graph = dep.stands_for if dep.kind is Kind.GRAPH else ()
     return any(thing.detail(Bypass) is not None for thing in (dep, *graph))
 
 
@@ -137,7 +137,7 @@ class _Reading:
             frame.env[name] = self.whole.but(things=())
         if not self._holds(frame, call, plain):
             return None
-        return frame if self._targets(frame, call) <= plain else None
+        return frame if self._targets(call) <= plain else None
 
     def _is_given(self, name: str) -> bool:
         """Whether a parameter is bound to nothing but itself, ``targets = targets.view(b * t)``."""
@@ -179,7 +179,7 @@ class _Reading:
         criteria = [t for t in callee.of(Kind.CRITERION) if t.ref is None]
         return bool(callee.things) and len(plain) + len(criteria) == len(callee.things)
 
-    def _targets(self, frame: Frame, call: ast.Call) -> set[str]:
+    def _targets(self, call: ast.Call) -> set[str]:
         """The names in what the outputs are compared with, each an input of the model."""
         call = _weighed(call)
         given = [k.value for k in call.keywords if k.arg == "target"] or call.args[1:2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpify.facts import collating, torchtext
+from ddpify.facts import batch_objects, torchtext
 from ddpify.facts.details import measure_of, part_of
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps, join
@@ -30,7 +30,7 @@ def element_of(m: Machine, f: Frame, value: Value, depth: int = 0) -> Value:
 
 def _element(m: Machine, f: Frame, thing: Thing, depth: int) -> Value | None:
     if thing.kind is Kind.LOADER:
-        collating.read(m, f, thing, f.statement or thing.born)
+        batch_objects.read(m, f, thing, f.statement or thing.born)
         batch = m.make(Kind.BATCH, f, f.statement or thing.born, f"{thing.serial}")
         batch.inner = one(thing)
         return Value((batch,), frozenset(), measure_of(batch))

@@ -4,26 +4,30 @@ A convolution, a batch norm and a flattening take them along the first axis, a r
 a transformer along the one that ``batch_first`` says. Where everything a model does is done row by
 row, it does not matter what lies along the first axis: what is made of some rows is the same
 without the others.
+
+Where the samples of a layer's input, which lie along another axis than the first, are behind it.
+
+out, state = self.lstm(self.embed(steps))    # (time, samples, features): the second of each
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from ddpify.facts.attention import ATTENDS, attention_axis
 from ddpify.facts.bodies import Block, stored
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Forward
 from ddpify.facts.fresh import VARIABLE, method_of, qualified
 from ddpify.facts.output_rows import PLAIN, all_rows
 from ddpify.facts.places import KEEPS, TURNS
-from ddpify.facts.recurrent import POINTWISE, RECURRENT, axis_of
+from ddpify.facts.recurrent import ATTENDS, POINTWISE, RECURRENT, attention_axis, axis_of
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, Kind, Thing
+from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Kind, Thing, Value, one
+from ddpify.source import Site
 
 # They take tensors of samples alone, and raise where they are given parts of one.
 _FIRST = frozenset(
@@ -108,8 +112,8 @@ def _is_whole(node: ast.expr, names: Collection[str]) -> bool:
 
 def taken(model: Thing, given: Collection[int], depth: int) -> set[int]:
     """The axes along which a model takes the samples of the arguments at these places."""
-    if model.kind is Kind.WRAPPED and model.inner is not None and len(model.inner.things) == 1:
-        model = model.inner.things[0]
+    if len(model.stands_for) == 1:
+        model = model.unwrapped
     info = method_of(model, "forward")
     if not given or not depth:
         return set()
@@ -313,3 +317,35 @@ def _subject(call: ast.Call) -> ast.expr:
     ):
         return func.value
     return call.args[0] if call.args else func
+
+
+# What computes each row along the last axis for itself.
+OF_ROWS = frozenset(POINTWISE) | frozenset(
+    f"torch.nn.{name}"
+    for name in "ReLU LeakyReLU Tanh Sigmoid GELU ELU SiLU Softplus Identity".split()
+)
+STATES = 1  # a state has its layers first
+
+
+def axis_behind(layer: Thing, given: list[Value]) -> int:
+    """The axis of samples of what a layer makes of these; UNKNOWN_AXIS where it is not known."""
+    if layer.name in ATTENDS or layer.name in RECURRENT:
+        own = attention_axis(layer) if layer.name in ATTENDS else axis_of(layer)
+        return own if own is not None and given and given[0].axis == own else UNKNOWN_AXIS
+    axes = {value.axis for value in given}
+    if axes <= {0}:
+        return 0
+    if layer.name in OF_ROWS and len(given) == 1:
+        return given[0].axis
+    left = left_by(layer) if len(given) == 1 and layer.kind is Kind.MODEL else None
+    return left.index(given[0].axis) if left and given[0].axis in left else UNKNOWN_AXIS
+
+
+def with_states(layer: Thing, whole: Value, site: Site) -> Value:
+    """What a recurrent layer gives, with its states; ``whole`` of any other."""
+    if layer.name not in RECURRENT:
+        return whole
+    state = replace(whole, axis=STATES)
+    if layer.name.endswith("LSTM"):
+        state = replace(one(Thing(Kind.TUPLE, site, items=(state, state))), deps=whole.deps)
+    return whole.but(things=(Thing(Kind.TUPLE, site, items=(whole, state)),), rows=False)

@@ -15,10 +15,10 @@ from ddpify.facts import (
     copies,
     helper_calls,
     rows,
-    standard_calls,
     sums,
     wrapping,
 )
+from ddpify.facts.builtin_calls import STANDARD
 from ddpify.facts.criteria import reduction_of
 from ddpify.facts.details import (
     LoaderArguments,
@@ -35,7 +35,6 @@ from ddpify.facts.library_classes import class_kind
 from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import models_of_optimizer
 from ddpify.facts.scopes import ClassInfo, Frame
-from ddpify.facts.standard_calls import STANDARD
 from ddpify.facts.tensor_calls import is_batch_size, on_tensors
 from ddpify.facts.values import MORE, NOTHING, REST, Kind, Measure, Thing, Value, constant, one
 from ddpify.names import INSTALLED
@@ -77,7 +76,7 @@ ITERATES = words.ITERATES | {"more_itertools.peekable"}
 def call_external(m: Machine, f: Frame, name: str, call: Call) -> Value:
     """The result of calling a library's function or class."""
     tail = name.rsplit(".", 1)[-1]
-    if m.shards and name in words.CLIPS:
+    if m.target.shards and name in words.CLIPS:
         return NOTHING  # a norm of all, which is made a plain tensor
     special = _special(m, f, name, tail, call)
     if special is not None:
@@ -98,7 +97,7 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
     if name.startswith(f"{INSTALLED}."):
         return helper_calls.call_helper(m, f, tail, call)
     if name in STANDARD:
-        return standard_calls.call_standard(m, f, name, call)
+        return builtin_calls.call_standard(m, f, name, call)
     if name.startswith("builtins."):
         return builtin_calls.call_builtin(m, f, tail, call)
     if name.startswith("tqdm."):
@@ -269,7 +268,7 @@ def told(loader: Thing, call: Call) -> None:
 def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     inner = call.arg(0, "module") or NOTHING
     m.parallel |= tail == "DataParallel"
-    if tail == "DataParallel" and m.drop_data_parallel:
+    if tail == "DataParallel" and m.target.drop_data_parallel:
         for thing in inner.of(Kind.UNKNOWN):
             thing.kind = Kind.MODEL
         return inner

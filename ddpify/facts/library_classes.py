@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, functions_in
 from ddpify.facts.values import Kind, Thing
 from ddpify.python import writers
 from ddpify.source import Site
@@ -35,13 +35,12 @@ def handed_on(info: ClassInfo) -> Site | None:
 def makes_its_own(loader: Thing) -> bool:
     """Whether its class derives from DataLoader, and does not hand on what that one takes."""
     init = loader.ref.lookup("__init__") if isinstance(loader.ref, ClassInfo) else None
-    for function in init.things if init is not None else ():
-        if isinstance(function.ref, FunctionInfo):
-            given = function.ref.node.args
-            names = {arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
-            first = given.vararg is not None or "dataset" in names
-            if not first or (given.kwarg is None and "sampler" not in names):
-                return True
+    for function in functions_in(init):
+        given = function.node.args
+        names = {arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+        first = given.vararg is not None or "dataset" in names
+        if not first or (given.kwarg is None and "sampler" not in names):
+            return True
     return False
 
 

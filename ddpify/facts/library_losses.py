@@ -52,7 +52,7 @@ class WithLoss(Detail):
 
 def makes_number(model: Thing, call: Call) -> bool:
     """Whether a library's model, of which nothing is read, may give one number for all samples."""
-    inner = model.inner.things[0] if model.inner is not None and model.inner.things else model
+    inner = model.stands_for[0] if model.stands_for else model
     if inner.ref is not None or inner.name.startswith(("torch.nn.", "torchvision.")):
         return False
     if inner.name.startswith(_LIBRARY):
@@ -62,7 +62,7 @@ def makes_number(model: Thing, call: Call) -> bool:
 
 def with_loss(m: Machine, model: Thing, whole: Value, event: Call) -> Value:
     """``whole``, the output of a model, as one that has a loss where it is known to compute one."""
-    inner = model.inner.things[0] if model.inner is not None and model.inner.things else model
+    inner = model.stands_for[0] if model.stands_for else model
     site = event.kwarg_sites.get(_GIVEN)
     name = inner.name.removeprefix(_LIBRARY).rpartition("models.")[2]
     if not inner.name.startswith(_LIBRARY) or site is None or event.star or event.bound:

@@ -21,10 +21,9 @@ from ddpify.facts import (
 )
 from ddpify.facts.agreements import agreements, own_tests, tests_of_terms
 from ddpify.facts.coupling import coupled
-from ddpify.facts.distributed import mentions
 from ddpify.facts.escapes import with_escapes
 from ddpify.facts.forms import AS_IT_STANDS, Target
-from ddpify.facts.frameworks import FRAMEWORKS
+from ddpify.facts.frameworks import FRAMEWORKS, mentions
 from ddpify.facts.gather import asks_methods, bypasses, gather, models_of
 from ddpify.facts.homes import home_of
 from ddpify.facts.in_steps import in_steps, unclear

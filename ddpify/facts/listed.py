@@ -24,7 +24,8 @@ from ddpify.facts.details import call_that_made
 from ddpify.facts.fresh import method_of, qualified
 from ddpify.facts.grown import Filling, MethodText, lengths
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.tree import names_in
+from ddpify.facts.values import Thing
 
 LISTS = frozenset({"list", "tuple", "reversed"})
 UNSURE_LISTS = frozenset({"map", "zip", "filter", "sorted"})
@@ -96,7 +97,7 @@ def is_unread(model: Thing) -> bool:
 
 def _last(model: Thing) -> Thing:
     """The model in a wrapper, of a ``Sequential`` its last part, which gives what it does."""
-    inner = model.inner.things[0] if model.kind is Kind.WRAPPED and model.inner else model
+    inner = model.unwrapped
     made = call_that_made(inner) if inner.name == "torch.nn.Sequential" else None
     parts = made.args[-1].things if made is not None and made.args and not made.star else ()
     return _last(parts[0]) if len(parts) == 1 and parts[0] is not inner else inner
@@ -277,7 +278,7 @@ class _Shapes:
 
     def _is_own(self, node: ast.expr) -> bool:
         """Whether what the model is made of says what this is, and not what it is given."""
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        names = names_in(node)
         return all(map(self._is_own_name, names))
 
     def _is_own_name(self, name: str) -> bool:

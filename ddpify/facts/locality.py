@@ -48,7 +48,4 @@ def is_local(m: Sharded, value: Value) -> bool:
     """Whether a value is computed from this rank's share of the samples only."""
     if value.measure is Measure.UNIFORM:
         return bool(value.dep(Kind.LENGTH))
-    for batch in value.dep(Kind.BATCH):
-        if batch.inner is not None and any(is_shared_out(m, t) for t in batch.inner.things):
-            return True
-    return False
+    return any(is_shared_out(m, loader) for loader in value.loaders())

@@ -11,7 +11,7 @@ from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.locality import is_local
 from ddpify.facts.measures import ADDITIVE
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
 
@@ -87,10 +87,7 @@ def _is_meter(m: Machine, f: Frame, thing: Thing) -> bool:
 
 def _property(m: Machine, f: Frame, thing: Thing, name: str) -> Value | None:
     """What a property gives now; None where the class has none of this name."""
-    found = thing.ref.lookup(name) if isinstance(thing.ref, ClassInfo) else None
-    infos = [t.ref for t in found.things] if found is not None else []
-    if len(infos) != 1 or not isinstance(infos[0], FunctionInfo):
+    info = thing.ref.method(name) if isinstance(thing.ref, ClassInfo) else None
+    if info is None or not info.decorated_with("builtins.property"):
         return None
-    if not infos[0].decorated_with("builtins.property"):
-        return None
-    return m.enter(f, infos[0], (one(thing),), {}, thing.born)
+    return m.enter(f, info, (one(thing),), {}, thing.born)

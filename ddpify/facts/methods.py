@@ -11,16 +11,15 @@ from ddpify.facts import (
     containers,
     counts,
     fields,
-    hooks,
     matrices,
     measures,
     own_gradients,
-    own_steps,
-    repeats,
+    own_optimizers,
     rows,
     tables,
     tensor_calls,
     through,
+    within,
 )
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.details import Bypass, MakingCall, Optimized, is_of_one
@@ -31,7 +30,7 @@ from ddpify.facts.gradients import DETACHES, with_graph, without_graph
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join, told
 from ddpify.facts.open_losses import is_layer
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, Frame, functions_in
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
@@ -48,9 +47,9 @@ def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     """The result of ``receiver.name(...)``."""
     if opens_path(call):
         return one(m.make(Kind.FILE, f, call.site, "open"))
-    if m.shards and name in _OF_SHAPES and not receiver.dep(Kind.BATCH, Kind.FORWARD):
+    if m.target.shards and name in _OF_SHAPES and not receiver.dep(Kind.BATCH, Kind.FORWARD):
         return NOTHING  # of a shard, too, it is that of the whole weight
-    if m.shards and name == "keys" and receiver.dep(Kind.PARAMETERS):
+    if m.target.shards and name == "keys" and receiver.dep(Kind.PARAMETERS):
         return NOTHING  # names
     value = _method(m, f, receiver, by_sample.of_part(m, name, call), call)
     if opens_path(call):
@@ -68,7 +67,7 @@ def _method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Val
         # `torch.Tensor(made_of_a_batch).to(device)` is of that batch still.
         deps = made.deps | receiver.deps
         return made.but(deps=deps, measure=receiver.measure) if moved else made
-    own_steps.by_call(m, f, receiver, call)
+    own_optimizers.by_call(m, f, receiver, call)
     plain = counts.kept(m, f, receiver, name, call) or _on_tensor(m, f, receiver, name, call)
     plain = without_graph(plain) if name in DETACHES else plain
     return batch_axis.moved(name, call, 0, receiver, rows.method(receiver, name, call, plain))
@@ -130,8 +129,8 @@ def _on_list(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value
 
 def _closure(m: Machine, f: Frame, call: Call) -> Value:
     """``optimizer.step(closure)`` calls the closure."""
-    refs = [t.ref for value in call.args for t in value.things]
-    return join(*[m.enter(f, r, (), {}, call.site) for r in refs if isinstance(r, FunctionInfo)])
+    given = (info for value in call.args for info in functions_in(value))
+    return join(*[m.enter(f, info, (), {}, call.site) for info in given])
 
 
 def _promote(thing: Thing) -> None:
@@ -145,7 +144,7 @@ def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Val
         for function in call.args[:1]:
             part = Thing(Kind.UNKNOWN, call.site, f"{thing.name}.apply", part_of=thing)
             m.apply(f, function, (one(part),), call.site)
-    hooks.registered(m, f, thing, call)
+    within.registered(m, f, thing, call)
     if name in RETURNS_SELF:
         return one(thing)
     if name == "enter_context" and call.args:
@@ -178,11 +177,10 @@ def _promote_to_optimizer(thing: Thing) -> None:
 
 def _optimizer(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
     """What the inner module's ``configure_optimizers()`` gives; None for any other method."""
-    for inner in thing.inner.things if thing.kind is Kind.WRAPPED and thing.inner else ():
+    for inner in thing.stands_for if thing.kind is Kind.WRAPPED else ():
         found = inner.ref.lookup(name) if isinstance(inner.ref, ClassInfo) else None
-        for function in found.things if found is not None else ():
-            info = function.ref
-            if isinstance(info, FunctionInfo) and "optim" in ast.unparse(info.node):
+        for info in functions_in(found):
+            if "optim" in ast.unparse(info.node):
                 args = (one(inner), *call.args)
                 made = m.enter(f, info, args, call.kwargs, call.site)
                 return made if made.of(Kind.OPTIMIZER) else None
@@ -269,7 +267,7 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
         return computed(*call.args)  # of what it is given, as a type of the receiver's
     found = _on_entries(m, f, receiver, name, call) if measure in measures.ENTRIES else None
     if measure is Measure.UNIFORM:
-        found = tables.looked_up(m, name, call, receiver) or repeats.for_each(
+        found = tables.looked_up(m, name, call, receiver) or tables.for_each(
             m, name, call, receiver
         )
     if found is not None:

@@ -40,7 +40,7 @@ class Absence:
 
     def keeps(self, branch: ast.stmt) -> bool:
         """Whether the wrapper has to stay in the one branch of an `if` that makes a model."""
-        return self._lacks(branch) and len(self._sides(branch)) == 1
+        return self._lacks(branch) and len(self._sides()) == 1
 
     def is_optional(self, statement: Site) -> bool:
         """Whether the name may be None after a statement."""
@@ -68,7 +68,7 @@ class Absence:
                 return False
         return True
 
-    def _sides(self, branch: ast.stmt) -> set[tuple[ast.AST, int]]:
+    def _sides(self) -> set[tuple[ast.AST, int]]:
         """The innermost sides of conditions in which the name becomes a model."""
         found: set[tuple[ast.AST, int]] = set()
         for site in self.binds:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from ddpify.facts import roles
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
-from ddpify.facts.tree import FUNCTIONS, Tree
+from ddpify.facts.tree import FUNCTIONS, Tree, is_name
 from ddpify.facts.values import NOTHING, Kind, Measure, Value
 from ddpify.source import Site
 
@@ -54,19 +54,18 @@ def sums(m: Machine, trained: frozenset[Site]) -> frozenset[Site]:
 
 def averaged(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     """The value of an addend, as DDP averages it: only where it trains."""
-    if site in m.summed:
+    if site in m.target.summed:
         return value.but(measure=Measure.MEAN)
-    unknown = site in m.averaged and value.measure is Measure.MIXED
-    if not unknown or f.no_grad or not _trains(value, m.trained):
+    unknown = site in m.target.averaged and value.measure is Measure.MIXED
+    if not unknown or f.no_grad or not _trains(value, m.target.trained):
         return value
     made = m.make(Kind.AVERAGED, f, site)
     return value.but(deps=value.deps | {made}, measure=Measure.MEAN)
 
 
 def _trains(value: Value, trained: frozenset[Site]) -> bool:
-    batches = [d.inner for d in value.dep(Kind.BATCH) if d.inner is not None]
-    loaders = [loader for inner in batches for loader in inner.things]
-    return bool(batches) and all(loader.born in trained for loader in loaders)
+    batches = [batch for batch in value.dep(Kind.BATCH) if batch.inner is not None]
+    return bool(batches) and all(loader.born in trained for loader in value.loaders())
 
 
 class _Addends:
@@ -162,19 +161,15 @@ def _bound(tree: Tree, scope: ast.AST, name: str) -> Iterator[tuple[ast.expr, in
     """What a name is given or added in a function; of an unpacked value, the place in it."""
     for node in tree.nodes(scope):
         if isinstance(node, ast.AugAssign):
-            if isinstance(node.op, LINEAR) and _is_name(node.target, name):
+            if isinstance(node.op, LINEAR) and is_name(node.target, name):
                 yield node.value, None
         elif isinstance(node, ast.Assign):
             for target in node.targets:
-                if _is_name(target, name):
+                if is_name(target, name):
                     yield node.value, None
                 entries = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
-                places = (i for i, one in enumerate(entries) if _is_name(one, name))
+                places = (i for i, one in enumerate(entries) if is_name(one, name))
                 yield from ((node.value, place) for place in places)
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _returned(function: FunctionInfo) -> Iterable[ast.expr]:

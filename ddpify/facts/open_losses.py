@@ -22,7 +22,7 @@ from ddpify.facts.fresh import method_of
 from ddpify.facts.inner_means import bindings
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, FunctionInfo, functions_in
 from ddpify.facts.values import Kind, Thing, Value
 
 REDUCES = frozenset({"mean", "sum"})
@@ -45,7 +45,7 @@ def may_compute_loss(model: Thing) -> bool:
     info = method_of(model, "forward")
     if info is None:
         return not isinstance(model.ref, ClassInfo) and "torch.nn." not in model.name
-    inner = model.inner.things if model.kind is Kind.WRAPPED and model.inner is not None else ()
+    inner = model.stands_for if model.kind is Kind.WRAPPED else ()
     waiting, seen = [(info, (*inner, model)[0])], {info}
     while waiting:
         info, owner = waiting.pop()
@@ -166,9 +166,7 @@ def _calls_unknown(info: FunctionInfo, layers: Collection[str]) -> bool:
 
 def _methods(info: FunctionInfo) -> Iterator[FunctionInfo]:
     for name in info.module.source.once(_Wording.of, info.node).own if info.owner else ():
-        method = info.owner.lookup(name) if info.owner else None
-        things = method.things if method is not None else ()
-        yield from (thing.ref for thing in things if isinstance(thing.ref, FunctionInfo))
+        yield from functions_in(info.owner.lookup(name) if info.owner else None)
 
 
 def _globals(info: FunctionInfo, names: set[str]) -> Iterator[FunctionInfo]:
@@ -178,9 +176,7 @@ def _globals(info: FunctionInfo, names: set[str]) -> Iterator[FunctionInfo]:
         if isinstance(thing.ref, FunctionInfo):
             yield thing.ref
         elif isinstance(thing.ref, ClassInfo):
-            inner = thing.ref.lookup("forward")
-            refs = (t.ref for t in inner.things) if inner is not None else ()
-            yield from (ref for ref in refs if isinstance(ref, FunctionInfo))
+            yield from functions_in(thing.ref.lookup("forward"))
 
 
 def _made(info: FunctionInfo, name: str) -> list[_Wording]:

@@ -12,15 +12,15 @@ from ddpify.facts.containers import GROWS
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Bind, Call, LoopEnd
 from ddpify.facts.joining import is_zero
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.locality import is_local
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.sinks import SHOWN
-from ddpify.facts.values import NOTHING, Kind, Measure
+from ddpify.facts.values import NOTHING, Measure
 from ddpify.source import Site
 
 METER = frozenset({"self.sum", "self.count", "self.avg", "self.val"})
-LISTS = (Kind.TUPLE, Kind.ITERATOR, Kind.DICT)
 
 
 def keeps(m: Machine, bind: Bind, end: LoopEnd, node: ast.stmt) -> bool:
@@ -105,7 +105,7 @@ def is_followed(m: Machine, call: Call, end: LoopEnd, understood: set[Site]) -> 
 def _made_in(call: Call, end: LoopEnd) -> bool:
     """Whether a list is made anew in each pass: in the loop, or in a function it calls."""
     frame, receiver = call.where.frame, call.receiver
-    if receiver is None or not receiver.of(*LISTS):
+    if receiver is None or not receiver.of(*CONTAINERS):
         return False
     if frame.stack == end.loop.frame.stack:
         return all(t.born.within(end.loop.site) for t in receiver.things)

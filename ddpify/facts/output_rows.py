@@ -49,7 +49,7 @@ def of_several(m: Machine, value: Value) -> bool:
 def all_rows(model: Thing, given: int = 1) -> bool:
     """Whether each output of a model is made of its inputs, so many, sample by sample."""
     info = method_of(model, "forward")
-    inner = model.inner.things[0] if model.kind is Kind.WRAPPED and model.inner else model
+    inner = model.unwrapped
     if info is None:
         return _is_row_wise(inner) and given == 1
     return _returns(inner, info, given, DEPTH, set())

@@ -14,7 +14,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, join
 from ddpify.facts.measures import ENTRIES
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
 
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
@@ -22,7 +22,7 @@ BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"
 
 def applied(m: Machine, f: Frame, info: ClassInfo, call: Call) -> Value | None:
     """``Hash.apply(x)``; None where the class is no such function, or is not read."""
-    forward, backward = (_method(info, name) for name in ("forward", "backward"))
+    forward, backward = (info.method(name) for name in ("forward", "backward"))
     if not set(info.external_bases()) <= BASES or forward is None or backward is None:
         return None
     context = Thing(Kind.INSTANCE, call.site, "ctx")
@@ -35,9 +35,3 @@ def applied(m: Machine, f: Frame, info: ClassInfo, call: Call) -> Value | None:
     parts = [part for thing in given.of(Kind.TUPLE) for part in thing.items or ()] or [given]
     alike = all(part.measure in (result.measure, Measure.UNIFORM) for part in parts)
     return result if alike else computed(result, *call.args)
-
-
-def _method(info: ClassInfo, name: str) -> FunctionInfo | None:
-    found = info.lookup(name)
-    refs = [thing.ref for thing in found.things] if found is not None else []
-    return refs[0] if len(refs) == 1 and isinstance(refs[0], FunctionInfo) else None

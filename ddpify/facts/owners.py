@@ -59,21 +59,12 @@ def key_of(bind: Bind) -> tuple[Thing, str] | None:
 
 
 def _runs_in(bind: Bind, loop: Loop) -> bool:
-    return bind.where.frame.stack != loop.frame.stack and any(
-        other.site == loop.site and other.frame.stack == loop.frame.stack
-        for other in bind.where.loops()
-    )
+    return bind.where.frame.stack != loop.frame.stack and bind.where.runs_in(loop)
 
 
 def _path(f: Frame, thing: Thing) -> str | None:
     """The expression by which a function names an object."""
-    places: list[tuple[str, Value]] = [*f.env.items()]
-    if f.self_thing is not None:
-        own = next(iter(f.parameters), "self")
-        places += [(f"{own}.{name}", value) for name, value in f.self_thing.attrs.items()]
-    places += [*f.module.globals.items()]
-    names = [name for name, value in places if value.things == (thing,)]
-    return names[0] if names else None
+    return next((name for name, value in f.named() if value.things == (thing,)), None)
 
 
 def _adds(m: Machine, bind: Bind) -> bool:
@@ -97,13 +88,8 @@ def _started(tree: Tree, statement: ast.stmt, target: str) -> bool:
 def read_elsewhere(m: Machine, thing: Thing, attribute: str, loop: Loop) -> bool:
     """Whether anything outside of the loop looks at an attribute, as far as can be seen."""
     for event in m.events.accesses(attribute):
-        if not event.stored:
-            inside = any(
-                o.site == loop.site and o.frame.stack == loop.frame.stack
-                for o in event.where.loops()
-            )
-            if thing in event.base.things and not inside:
-                return True
+        if not event.stored and thing in event.base.things and not event.where.runs_in(loop):
+            return True
     return any(_mentions(m.tree(path), attribute) for path in m.modules)
 
 

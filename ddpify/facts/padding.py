@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ddpify.facts.batch_entries import Place, collates, entry_at, unpacked
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.scopes import FunctionInfo, functions_in
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.facts.written_parts import parts_of
@@ -29,8 +29,7 @@ _MAKES = frozenset(
 
 def filling(value: Value) -> tuple[FunctionInfo, ...]:
     """The functions that fill up the batches a value is made of."""
-    batches = (batch.inner for batch in value.dep(Kind.BATCH) if batch.inner is not None)
-    found = (info for inner in batches for loader in inner.things for info in collates(loader))
+    found = (info for loader in value.loaders() for info in collates(loader))
     return tuple(dict.fromkeys(info for info in found if _pads(info)))
 
 
@@ -113,9 +112,8 @@ def _given(info: FunctionInfo, called: FunctionInfo) -> frozenset[str]:
 
 
 def _functions(info: FunctionInfo, names: set[str]) -> Iterator[FunctionInfo]:
-    values = (info.module.globals.get(name, NOTHING) for name in names)
-    refs = (thing.ref for value in values for thing in value.things)
-    return (ref for ref in refs if isinstance(ref, FunctionInfo))
+    values = (info.module.globals.get(name) for name in names)
+    return (found for value in values for found in functions_in(value))
 
 
 def _called(node: ast.AST, given: frozenset[str] = frozenset()) -> Iterator[str]:

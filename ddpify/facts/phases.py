@@ -17,7 +17,7 @@ from ddpify.facts.model import TrainingLoop
 from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import counts, made_by_calls
 from ddpify.facts.scopes import Loop
-from ddpify.facts.tree import FUNCTIONS
+from ddpify.facts.tree import FUNCTIONS, names_in
 from ddpify.facts.values import Thing, Value
 from ddpify.source import Site
 
@@ -62,17 +62,13 @@ def _in_turns(m: Machine, loop: TrainingLoop) -> bool:
     if outer is None or outer.frame is not loop.batch.frame or counts(outer):
         return False
     around = m.tree(outer.site.path).statement(outer.site)
-    names = _names(ast.parse(outer.target))
+    names = names_in(ast.parse(outer.target))
     for node in ast.walk(around) if around is not None else ():
-        if isinstance(node, ast.Assign) and names & _names(node.value):
-            names |= {n for target in node.targets for n in _names(target)}
+        if isinstance(node, ast.Assign) and names & names_in(node.value):
+            names |= {n for target in node.targets for n in names_in(target)}
     asked = (g.site for g in loop.backward.where.guards if g.site.within(loop.batch.site))
     tests = (m.tree(site.path).expression(site) for site in asked)
-    return any(names & _names(test) for test in tests if test is not None)
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return any(names & names_in(test) for test in tests if test is not None)
 
 
 def _loaders(loop: Loop) -> tuple[Thing, ...]:
@@ -90,7 +86,7 @@ def _asked(m: Machine, training: list[TrainingLoop]) -> set[str]:
             if isinstance(above, FUNCTIONS):
                 break
             if isinstance(above, ast.If):
-                names |= _names(above.test)
+                names |= names_in(above.test)
         found.append(names)
     return set.intersection(*found) if found else set()
 

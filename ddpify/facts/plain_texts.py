@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.facts.scopes import FunctionInfo, ModuleInfo
+from ddpify.facts.tree import is_name
 from ddpify.facts.values import NOTHING, Kind, Value
 from ddpify.python import words
 
@@ -112,8 +113,8 @@ class PlainText:
         if node.id not in self._local or node.id in self._use.closures:
             return True
         assigned = [n for n in self._nodes if isinstance(n, ast.Assign)]
-        bound = [n.value for n in assigned if any(_names(t, node.id) for t in n.targets)]
-        stored = [n for n in self._nodes if _names(n, node.id) and isinstance(n.ctx, ast.Store)]  # type: ignore[attr-defined]
+        bound = [n.value for n in assigned if any(is_name(t, node.id) for t in n.targets)]
+        stored = [n for n in self._nodes if is_name(n, node.id) and isinstance(n.ctx, ast.Store)]  # type: ignore[attr-defined]
         own = len(stored) == len(bound) > 0
         return own and all(isinstance(v, ast.Subscript) and self._is_function(v) for v in bound)
 
@@ -200,7 +201,3 @@ def _computing(node: ast.FunctionDef) -> Iterator[ast.AST]:
 
 def _is(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == name
-
-
-def _names(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

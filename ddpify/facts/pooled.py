@@ -216,8 +216,7 @@ def _alike(
     ``collate_fn`` of the project's own is read; another may give anything.
     """
     given = [pair for call in calls for pair in _given(call)]
-    batches = {b for _, value in given for b in computed(value).dep(Kind.BATCH)}
-    loaders = {t for batch in batches if batch.inner is not None for t in batch.inner.things}
+    loaders = {loader for _, value in given for loader in computed(value).loaders()}
     code = {gather.site: gather.code for gather in gathers}
     own = {code[s] for s, v in given if s in code and not computed(v).dep(Kind.FORWARD)}
     ways = [_collated(m, afresh, loader) for loader in loaders]

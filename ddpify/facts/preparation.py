@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from ddpify.facts.events import Call
 from ddpify.facts.tree import Tree
@@ -33,12 +33,12 @@ def preparations(calls: tuple[Call, ...], trees: Mapping[str, Tree]) -> frozense
     """Calls to run on the main process first: data sets that download, functions that do."""
     asking = [c for c in calls if _asks(c)]
     asked = {c.site for c in asking}
-    found = {c.site for c in asking if not _covered(c, asked)}
+    found = {c.site for c in asking if not prepared(c, asked)}
     for call in calls:
         if (
             (call.name.endswith(DOWNLOADS) or _fetches(call, trees))
             and not call.where.one_rank()
-            and not _covered(call, asked)
+            and not prepared(call, asked)
         ):
             found.add(call.where.stack[-1] if call.where.stack else call.site)
     return frozenset(found | set(_built(calls)))
@@ -94,10 +94,6 @@ def _fetches(call: Call, trees: Mapping[str, Tree]) -> bool:
     return not _FETCHES.isdisjoint(word.strip(";&|") for text in texts for word in text.split())
 
 
-def _covered(call: Call, sites: set[Site]) -> bool:
-    return call.where.inside(FIRST) or any(site in sites for site in call.where.stack)
-
-
-def prepared(call: Call, sites: frozenset[Site]) -> bool:
+def prepared(call: Call, sites: Collection[Site]) -> bool:
     """Whether a call happens inside such work: there every rank does all of it, in turn."""
     return call.where.inside(FIRST) or any(site in sites for site in call.where.stack)

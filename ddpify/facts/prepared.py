@@ -58,4 +58,4 @@ def _is_of(value: Value, things: tuple[Thing, ...]) -> bool:
 
 def _owners(value: Value) -> list[Thing]:
     given = value.dep(Kind.PARAMETERS)
-    return [whole(owner) for one in given if one.inner is not None for owner in one.inner.things]
+    return [whole(owner) for one in given for owner in one.stands_for]

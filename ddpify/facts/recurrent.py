@@ -1,6 +1,8 @@
 """The recurrent layer of a model that is handed a state and gives the next one.
 
 It also says along which axis its input holds samples.
+
+Along which axis the layers of a transformer take samples.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ddpify.facts import roles
 from ddpify.facts.bodies import loaded, stored
@@ -16,6 +19,7 @@ from ddpify.facts.events import Forward
 from ddpify.facts.fresh import method_of
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.tree import is_name
 from ddpify.facts.values import NOTHING, Thing
 
 RECURRENT = frozenset({"torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNN"})
@@ -65,7 +69,7 @@ def layer_of(m: Machine, forward: Forward, name: str) -> Layer | None:
     if info is None or not isinstance(call, ast.Call):
         return None
     node = info.node
-    places = [i for i, given in enumerate(call.args) if _is(given, name)]
+    places = [i for i, given in enumerate(call.args) if is_name(given, name)]
     if len(places) != 1 or isinstance(node, ast.Lambda) or len(node.args.args) <= places[0] + 1:
         return None
     if sum(name in loaded(given) for given in (*call.args, *call.keywords)) != 1:
@@ -103,7 +107,7 @@ def _recurrent(
     pair = target.elts if isinstance(target, ast.Tuple) else []
     if not layers or not all(map(_is_recurrent, layers)) or not isinstance(call, ast.Call):
         return None, set()
-    if len(call.args) != 2 or not _is(call.args[1], state) or len(pair) != 2:
+    if len(call.args) != 2 or not is_name(call.args[1], state) or len(pair) != 2:
         return None, set()
     straight = pointwise and _is_pointwise(model, call.args[0])
     axes = {axis_of(layer) for layer in layers}
@@ -139,7 +143,7 @@ def _gives_last(value: ast.expr | None, made: set[str]) -> bool:
 def _called(model: Thing, call: ast.expr | None) -> tuple[Thing, ...]:
     """The layers of the model of which one is called: ``self.layer(...)``."""
     func = call.func if isinstance(call, ast.Call) else None
-    if not isinstance(func, ast.Attribute) or not _is(func.value, "self"):
+    if not isinstance(func, ast.Attribute) or not is_name(func.value, "self"):
         return ()
     found = model.attrs.get(func.attr)
     return found.things if found is not None else ()
@@ -156,5 +160,27 @@ def axis_of(layer: Thing) -> int | None:
     return (0 if given.const else 1) if isinstance(given.const, bool) else None
 
 
-def _is(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+# Each with the place of ``batch_first``, counted from the first argument.
+_PLACES: Final = {
+    "torch.nn.TransformerEncoderLayer": 6,
+    "torch.nn.TransformerDecoderLayer": 6,
+    "torch.nn.Transformer": 11,
+}
+_STACKS: Final = frozenset({"torch.nn.TransformerEncoder", "torch.nn.TransformerDecoder"})
+ATTENDS: Final = frozenset(_PLACES) | _STACKS
+
+
+def attention_axis(layer: Thing) -> int | None:
+    """The axis that ``batch_first`` says, of a stack that of its layers; else None."""
+    made = call_that_made(layer)
+    if made is None or made.star:
+        return None
+    if layer.name in _STACKS:
+        given = made.arg(0, f"{'en' if 'Encoder' in layer.name else 'de'}coder_layer")
+        inner = given.things if given is not None else ()
+        axes = {attention_axis(one) if one.name in _PLACES else None for one in inner}
+        return axes.pop() if len(axes) == 1 else None
+    given = made.arg(_PLACES.get(layer.name, 0), "batch_first")
+    if given is None:
+        return 1
+    return (0 if given.const else 1) if isinstance(given.const, bool) else None

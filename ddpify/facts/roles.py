@@ -82,8 +82,8 @@ def models_of_optimizer(optimizer: Thing, around: tuple[Thing, ...] = ()) -> tup
 def whole(thing: Thing) -> Thing:
     """The module behind a wrapper, or that a part belongs to."""
     while True:
-        if thing.kind is Kind.WRAPPED and thing.inner is not None and thing.inner.things:
-            thing = thing.inner.things[0]
+        if thing.unwrapped is not thing:
+            thing = thing.unwrapped
         elif thing.part_of is not None:
             thing = thing.part_of
         else:
@@ -92,7 +92,7 @@ def whole(thing: Thing) -> Thing:
 
 def itself(thing: Thing) -> Thing:
     """The module behind a wrapper: what a method has for ``self`` that the wrapper calls, too."""
-    inner = thing.inner.things[0] if thing.kind is Kind.WRAPPED and thing.inner else thing
+    inner = thing.unwrapped
     whole = inner.part_of
     return whole if whole is not None and whole.attrs is inner.attrs else inner
 
@@ -114,9 +114,7 @@ def training_loops(calls: tuple[Call, ...]) -> tuple[TrainingLoop, ...]:
         loops = call.where.loops()
         if not loops:
             continue
-        batch = _batch_loop(loops, call)
-        if batch is None:
-            continue
+        batch = next((one for one in loops if loaders_in(one.over)), loops[0])
         outer = [x for x in _outside(loops, batch) if not loaders_in(x.over)]
         outer = _begun_in(outer, call) or outer
         counting = [x for x in outer if counts(x)]
@@ -149,11 +147,6 @@ def _numbers(value: Value) -> bool:
     )
 
 
-def _batch_loop(loops: tuple[Loop, ...], call: Call) -> Loop | None:
-    with_loader = [x for x in loops if loaders_in(x.over)]
-    return with_loader[0] if with_loader else loops[0]
-
-
 def _outside(loops: tuple[Loop, ...], batch: Loop) -> tuple[Loop, ...]:
     return loops[loops.index(batch) + 1 :]
 
@@ -177,7 +170,7 @@ def _fed_by_next(call: Call, taken: frozenset[Thing] | None) -> tuple[Thing, ...
     """
     value = call.receiver
     batches = value.dep(Kind.BATCH) if value is not None else ()
-    found = [t for b in batches if b.inner is not None for t in b.inner.things if _in(b, taken)]
+    found = [t for b in batches for t in b.stands_for if _in(b, taken)]
     gathered = value.dep(Kind.LOADER) if value is not None and taken is None else ()
     return tuple(dict.fromkeys([*found, *gathered]))
 
@@ -217,7 +210,7 @@ def _taken(m: Machine) -> dict[Thing, set[Site]]:
     """The statements that take batches from each loader."""
     found: dict[Thing, set[Site]] = {}
     for batch in m.made(Kind.BATCH):
-        for thing in batch.inner.things if batch.inner is not None else ():
+        for thing in batch.stands_for:
             found.setdefault(thing, set()).add(batch.born)
     return found
 

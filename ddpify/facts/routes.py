@@ -107,7 +107,7 @@ def _is_routable(one: _Pass) -> bool:
 
 
 def _inner(thing: Thing) -> Thing:
-    return thing.inner.things[0] if thing.kind is Kind.WRAPPED and thing.inner else thing
+    return thing.unwrapped
 
 
 def _part(model: Thing, name: str) -> Thing | None:

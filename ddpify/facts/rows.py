@@ -125,7 +125,7 @@ def collated(call: Call) -> bool:
 
 def by_torch(value: Value) -> bool:
     """Whether torch has collated the samples: all are of one shape, none was padded for others."""
-    loaders = [t for batch in value.deps if batch.inner is not None for t in batch.inner.things]
+    loaders = [t for batch in value.deps for t in batch.stands_for]
     made = [call_that_made(loader) for loader in loaders]
     return bool(loaders) and all(c and not c.star and _is_collated(c) for c in made)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -87,6 +88,22 @@ class ClassInfo(Definition):
                 return info.env[name]
         return None
 
+    def method(self, name: str) -> FunctionInfo | None:
+        """The one function under a name, local bases included."""
+        return the_function(self.lookup(name))
+
+
+def functions_in(value: Value | None) -> list[FunctionInfo]:
+    """The functions of the project that a value may be."""
+    refs = (thing.ref for thing in value.things) if value is not None else ()
+    return [ref for ref in refs if isinstance(ref, FunctionInfo)]
+
+
+def the_function(value: Value | None) -> FunctionInfo | None:
+    """The one function of the project that a value is; None where it may be something else."""
+    found = functions_in(value) if value is not None and len(value.things) == 1 else []
+    return found[0] if found else None
+
 
 @dataclass(frozen=True)
 class Guard:
@@ -151,6 +168,22 @@ class Frame:
                     return frame.env[name]
                 frame = frame.outer
         return self.module.globals.get(name)
+
+    def named(self) -> Iterator[tuple[str, Value]]:
+        """What expressions name here: its own names, what its object keeps, the module's names."""
+        yield from self.env.items()
+        if self.self_thing is not None:
+            own = next(iter(self.parameters), "self")
+            yield from ((f"{own}.{name}", one) for name, one in self.self_thing.attrs.items())
+        yield from self.module.globals.items()
+
+    def value_of(self, path: str) -> Value | None:
+        """What ``meter.sum`` is: an attribute of the one thing that its owner is."""
+        first, *attributes = path.split(".")
+        value = self.lookup(first)
+        for attribute in attributes:
+            value = value.things[0].attrs.get(attribute) if value and value.things else None
+        return value
 
     def bind(self, name: str, value: Value) -> None:
         """Assign ``name`` in the scope Python would assign it in."""

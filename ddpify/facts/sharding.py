@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import dealing, outlives, own_counts, passes, roles
+from ddpify.facts import dealing, outlives, own_counts, roles, rounds
 from ddpify.facts.details import call_that_made, loader_arguments
-from ddpify.facts.events import Bind, Call, LoopEnd, Where
+from ddpify.facts.events import Bind, Call, LoopEnd
 from ddpify.facts.library_classes import makes_its_own
 from ddpify.facts.locality import loaders_in, way_to
 from ddpify.facts.protocol import Machine
@@ -104,7 +104,7 @@ def shardable(trial: Machine, wanted: frozenset[Site]) -> frozenset[Site]:
         fine = plain and loaders <= wanted and _only_adds_up(trial, loop)
         (accepted if fine else refused).update(loaders & wanted)
     sizes = {t.born for t in counted(trial) if t.born in wanted and not _same_batch(trial, t)}
-    refused |= (sizes | _divided_by(trial)) - trial.dealt
+    refused |= (sizes | _divided_by(trial)) - trial.target.dealt
     return frozenset(accepted - refused - _taken_apart(trial) - _listed(trial))
 
 
@@ -116,10 +116,7 @@ def _taken_apart(m: Machine) -> set[Site]:
     loops = {loop.site for loop in m.loops}
     batches = {t for value in m.values.values() for t in value.dep(Kind.BATCH)}
     return {
-        loader.born
-        for batch in batches
-        if batch.born not in loops and batch.inner is not None
-        for loader in batch.inner.things
+        loader.born for batch in batches if batch.born not in loops for loader in batch.stands_for
     }
 
 
@@ -197,15 +194,15 @@ def _only_adds_up(m: Machine, loop: Loop) -> bool:
     if not _evaluates(m, loop) or not _switched_to_eval(m, loop):
         return False
     happens = m.events.during(loop)
-    inside = [e for e in happens if isinstance(e, (Call, Bind)) and _runs_in(e.where, loop)]
+    inside = [e for e in happens if isinstance(e, (Call, Bind)) and e.where.runs_in(loop)]
     binds = [e for e in inside if isinstance(e, Bind)]
     if any(outlives.keeps(m, bind, end, node) for bind in binds) or not _all_of_it(loop.over):
         return False
     if end.batches and not all(_cut_alike(m, loop, name) for name in end.batches):
         return False
-    if passes.decide(m, tree, node, [c for c in inside if isinstance(c, Call)]):
+    if rounds.decide(m, tree, node, [c for c in inside if isinstance(c, Call)]):
         return False
-    dealt = any(t.born in m.dealt for t in loaders_in(loop.over))
+    dealt = any(t.born in m.target.dealt for t in loaders_in(loop.over))
     if dealt and not dealing.alone(m, loop, node, end):
         return False
     understood = {bind.site for bind in binds}
@@ -254,15 +251,8 @@ def _leaves_early(node: ast.stmt) -> bool:
 
 def _evaluates(m: Machine, loop: Loop) -> bool:
     """Whether models are called in this loop, all of them such that each call stands for itself."""
-    called = [f for f in roles.forwards_of(m) if _runs_in(f.call.where, loop)]
+    called = [f for f in roles.forwards_of(m) if f.call.where.runs_in(loop)]
     return bool(called) and not any(own_counts.counts(m, forward) for forward in called)
-
-
-def _runs_in(where: Where, loop: Loop) -> bool:
-    """Whether something happens in this loop (a loop is run again in every outer pass)."""
-    return any(
-        other.site == loop.site and other.frame.stack == loop.frame.stack for other in where.loops()
-    )
 
 
 def _switched_to_eval(m: Machine, loop: Loop) -> bool:

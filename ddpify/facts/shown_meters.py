@@ -29,8 +29,7 @@ def meters(
     node = tree.expression(call.site)
     if node is None:
         return []
-    loops = {(loop.site, loop.frame.stack) for loop in call.where.loops()}
-    over = [e for e in ends if (e.loop.site, e.loop.frame.stack) in loops]
+    over = [end for end in ends if call.where.runs_in(end.loop)]
     held = frozenset(thing for end in over for thing in end.keep)
     found: dict[Site, Part] = {}
     for text, made in _texts(tree, node):

@@ -248,10 +248,7 @@ def depends(value: Value, m: Sharded) -> bool:
 def _of_one(value: Value, m: Sharded) -> bool:
     """Whether there is a share of the samples behind a value."""
     return any(
-        is_shared_out(m, t)
-        for d in flat_deps(value)
-        if d.kind is Kind.BATCH and d.inner is not None
-        for t in d.inner.things
+        is_shared_out(m, t) for d in flat_deps(value) if d.kind is Kind.BATCH for t in d.stands_for
     )
 
 
@@ -265,5 +262,5 @@ def _how(value: Value, trained: frozenset[Site]) -> str:
 
 def _born(value: Value) -> frozenset[Site]:
     """Where the loaders were made from whose batches a value comes."""
-    batches = (d.inner for d in flat_deps(value) if d.kind is Kind.BATCH and d.inner is not None)
-    return frozenset(t.born for inner in batches for t in inner.things)
+    batches = (dep for dep in flat_deps(value) if dep.kind is Kind.BATCH)
+    return frozenset(loader.born for batch in batches for loader in batch.stands_for)

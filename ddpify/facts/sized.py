@@ -119,13 +119,10 @@ def _numbers(values: Iterable[Value]) -> Iterator[Thing]:
             yield from _numbers(entries.items or ())
 
 
-def rows_of(m: Machine, value: Value) -> Value:
+def rows_of(m: Machine) -> Value:
     """The batch size as a number: how many samples this rank's batch has."""
-    batches = (
-        thing
-        for thing in m.made(Kind.BATCH)
-        if thing.inner is not None and any(t.born in m.sharded for t in thing.inner.things)
-    )
+    made = m.made(Kind.BATCH)
+    batches = (batch for batch in made if any(t.born in m.sharded for t in batch.stands_for))
     return Value((), frozenset(batches), Measure.COUNT, rows=True)
 
 

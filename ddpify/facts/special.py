@@ -7,7 +7,7 @@ from typing import Final
 
 from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, functions_in
 from ddpify.facts.values import Kind, Thing, Value, one
 from ddpify.source import Site
 
@@ -74,8 +74,7 @@ def attach_setter(f: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, made: 
 def setter(thing: Thing, name: str) -> FunctionInfo | None:
     """What runs when an attribute of an object is set, None when it is just kept."""
     found = thing.ref.lookup(name) if isinstance(thing.ref, ClassInfo) else None
-    refs = [t.ref for t in found.things] if found is not None else []
-    return next((r.setter for r in refs if isinstance(r, FunctionInfo)), None)
+    return next((info.setter for info in functions_in(found)), None)
 
 
 def decorated(

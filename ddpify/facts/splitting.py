@@ -17,28 +17,28 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 
-from ddpify.facts import hooks, library_losses, roles, whole_forwards
+from ddpify.facts import library_losses, roles, whole_forwards, within
 from ddpify.facts.batch_forwards import comparing
 from ddpify.facts.bodies import loaded, stored
 from ddpify.facts.carrying import carried
 from ddpify.facts.details import OpenLoss
 from ddpify.facts.drawing_models import draws
 from ddpify.facts.events import Call, Forward
+from ddpify.facts.filled_inputs import pads
+from ddpify.facts.inner_means import gives_number
 from ddpify.facts.input_axes import parallel_axes
 from ddpify.facts.joining import parts_of, with_parts
 from ddpify.facts.layer_axes import DEPTH, taken
-from ddpify.facts.mixed_states import mixed
 from ddpify.facts.model import Model
 from ddpify.facts.norms import built, by_class
 from ddpify.facts.output_gradients import goes_to_outputs
-from ddpify.facts.output_numbers import gives_number
 from ddpify.facts.output_rows import all_rows
-from ddpify.facts.packing import pads
 from ddpify.facts.protocol import Machine
 from ddpify.facts.recurrent import RECURRENT, axis_of
 from ddpify.facts.reordering import reorders
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.sized import sized, whole_shapes
+from ddpify.facts.states import mixed
 from ddpify.facts.values import UNKNOWN_AXIS, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
@@ -106,8 +106,8 @@ class _Program:
                 yield call.site, "an environment draws random numbers of its own"
             if call.name == "torch.autograd.grad" and goes_to_outputs(self.m, call):
                 yield call.site, "an output of the model is differentiated by another"
-        accesses = (access for name in hooks.HOOKS for access in self.m.events.accesses(name))
-        looking = hooks.looking(calls)
+        accesses = (access for name in within.HOOKS for access in self.m.events.accesses(name))
+        looking = within.looking(calls)
         for access in accesses:
             if access.base_site not in looking and not _is_removed(access.where.frame):
                 yield access.base_site, "a hook looks into a forward"

@@ -1,4 +1,7 @@
-"""Execute statements abstractly: bind names, take both branches, run loop bodies twice."""
+"""Execute statements abstractly: bind names, take both branches, run loop bodies twice.
+
+Import statements: local modules are read, others are known by name.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,26 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ddpify.facts import containers, growth, imports, matching, own_shares, own_steps, special, sums
+from ddpify.facts import (
+    containers,
+    growth,
+    matching,
+    own_optimizers,
+    own_shares,
+    special,
+    sums,
+)
 from ddpify.facts.assignments import assign
 from ddpify.facts.conditions import conditioned, passed
+from ddpify.facts.events import Unknown
 from ddpify.facts.joining import join
 from ddpify.facts.loops import for_loop, merge, while_loop
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, Loop
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, Loop, ModuleInfo
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Thing, Value, constant, one
+from ddpify.python.imports import exported
+from ddpify.python.libraries import is_known
+from ddpify.source import Site
 
 
 def execute(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> bool:
@@ -24,8 +39,8 @@ def execute(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> bool:
             m.spend()
             f.statement = site = m.site(f, statement)
             mark = len(f.skips)
-            if site in m.divided:
-                own_shares.divide(m, f, m.divided[site])
+            if site in m.target.divided:
+                own_shares.divide(m, f, m.target.divided[site])
             if _step(m, f, statement):
                 return True
             for guard in passed(f, f.skips[mark:]):
@@ -68,7 +83,7 @@ def _augmented(m: Machine, f: Frame, node: ast.AugAssign) -> None:
     if growth.extended(m, f, node) or sums.augmented(m, f, node):
         return
     load = _as_load(node.target)
-    own_steps.by_assignment(m, f, node, load)
+    own_optimizers.by_assignment(m, f, node, load)
     value = m.evaluate(f, ast.copy_location(ast.BinOp(load, node.op, node.value), node))
     assign(m, f, node.target, value)
 
@@ -254,6 +269,54 @@ def _matches(m: Machine, f: Frame, case: ast.match_case, subject: Value) -> bool
     return False if guard.decided and not guard.const else (holds if guard.decided else None)
 
 
+def import_(m: Machine, f: Frame, node: ast.Import) -> None:
+    for alias in node.names:
+        value = m.import_module(f, alias.name, m.site(f, node))
+        unread(m, value, m.site(f, node))
+        if alias.asname:
+            f.bind(alias.asname, value)
+        else:
+            top = alias.name.split(".")[0]
+            f.bind(top, m.import_module(f, top, m.site(f, node)) if top != alias.name else value)
+
+
+def import_from(m: Machine, f: Frame, node: ast.ImportFrom) -> None:
+    site = m.site(f, node)
+    module = m.import_from(f, node.module or "", node.level, site)
+    unread(m, module, site)
+    for alias in node.names:
+        if alias.name == "*":
+            import_star(m, f, module, site)
+        else:
+            f.bind(alias.asname or alias.name, m.member(f, module, alias.name, site))
+
+
+def unread(m: Machine, module: Value, site: Site) -> None:
+    """Say that a module is neither in the project nor known: what it does is not seen."""
+    for thing in module.of(Kind.EXTERNAL):
+        if not is_known(thing.name):
+            m.unknown(
+                Unknown(site, f"`{thing.name or '.'}` is not read: what it writes, each rank does")
+            )
+
+
+def import_star(m: Machine, f: Frame, module: Value, site: Site) -> None:
+    for thing in module.things:
+        if thing.kind is Kind.MODULE:
+            known = m.module_globals(thing)
+            said = exported(thing.ref.tree.body) if isinstance(thing.ref, ModuleInfo) else None
+            public = (name for name in list(known) if not name.startswith("_"))
+            for name in said if said is not None else public:
+                f.env[name] = m.module_attribute(thing, name)
+            if said is None and isinstance(thing.ref, ModuleInfo):
+                f.module.stars += thing.ref.stars
+        else:
+            f.module.stars.append(thing.name)
+            if not is_known(thing.name):
+                why = f"`from {thing.name} import *` hides where names come from"
+                m.unknown(Unknown(site, why))
+
+
 HANDLERS: dict[type[ast.stmt], Callable[[Any, Frame, Any], bool | None]] = {
     ast.Expr: _expression,
     ast.Assign: _assign,
@@ -273,8 +336,8 @@ HANDLERS: dict[type[ast.stmt], Callable[[Any, Frame, Any], bool | None]] = {
     ast.FunctionDef: _function,
     ast.AsyncFunctionDef: _function,
     ast.ClassDef: _class,
-    ast.Import: imports.import_,
-    ast.ImportFrom: imports.import_from,
+    ast.Import: import_,
+    ast.ImportFrom: import_from,
     ast.Global: _global,
     ast.Nonlocal: _nonlocal,
     ast.Delete: _delete,

@@ -93,7 +93,7 @@ def _cuts(m: Machine, f: Frame, base: Value, index: ast.expr) -> bool:
     So it is in every second one, and in a shift (`x[1:]`) of what a loader has put together; of
     batches that are divided later the first axis may be that of time.
     """
-    loaders = [t for b in base.dep(Kind.BATCH) if b.inner is not None for t in b.inner.things]
+    loaders = base.loaders()
     put_together = bool(loaders) and not any(t.detail(Divided) for t in loaders)
     index = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
     moved = isinstance(index, ast.Slice) and bool(index.step or ast.unparse(index) in _SHIFTS)

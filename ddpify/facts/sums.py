@@ -109,7 +109,7 @@ def _batches_of(m: Machine, loops: tuple[Loop, ...]) -> frozenset[Thing]:
         return frozenset()
     loaders = set(loaders_in(loops[-1].over))
     made = m.made(Kind.BATCH)
-    return frozenset(b for b in made if b.inner and not loaders.isdisjoint(b.inner.things))
+    return frozenset(b for b in made if not loaders.isdisjoint(b.stands_for))
 
 
 def _counts_rounds(m: Machine, f: Frame, added: list[Value], loop: Loop) -> bool:

@@ -28,7 +28,7 @@ AT_REST = frozenset(
 
 def entered(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
     """What such a method of a wrapped model gives; None for any other method."""
-    inner = thing.inner.things if thing.kind is Kind.WRAPPED and thing.inner else ()
+    inner = thing.stands_for if thing.kind is Kind.WRAPPED else ()
     if call.receiver_site is None or not inner or makes_anew(thing, name):
         return None
     uses = _uses(thing, name)
@@ -50,7 +50,7 @@ def entered(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value 
 
 def criteria(thing: Thing, name: str) -> Value | None:
     """``net.loss``: what an inner module keeps beside its layers, if that trains nothing."""
-    inner = thing.inner.things if thing.kind is Kind.WRAPPED and thing.inner else ()
+    inner = thing.stands_for if thing.kind is Kind.WRAPPED else ()
     kept = [model.attrs.get(name, NOTHING) for model in inner]
     return join(*kept) if kept and all(map(_trains_none, kept)) else None
 

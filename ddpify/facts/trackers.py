@@ -58,8 +58,7 @@ def known_at(
 
     After it what is not put together there, as it goes on in the next pass of an outer one.
     """
-    loops = {(loop.site, loop.frame.stack) for loop in call.where.loops()}
-    over = [e for e in ends if (e.loop.site, e.loop.frame.stack) in loops]
+    over = [end for end in ends if call.where.runs_in(end.loop)]
     known = {thing: one for end in ends for thing, one in _left(end)} | later
     known |= {thing: one for end in over for thing, one in end.tracked.items()}
     meters = frozenset(thing for end in ends for thing in end.keep)  # `reduce_meter` is for them

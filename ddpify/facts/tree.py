@@ -219,7 +219,7 @@ class Tree:
             isinstance(above, (ast.For, ast.AsyncFor))
             and above not in known
             and below in above.body
-            and name in _names_in(above.target)
+            and name in names_in(above.target)
             for below, above in pairwise(around)
         )
 
@@ -259,8 +259,14 @@ class Tree:
         return isinstance(parent, ast.With) and self.precedes(parent, read)
 
 
-def _names_in(target: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+def names_in(node: ast.AST) -> set[str]:
+    """The names that stand in it, read or bound."""
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def is_name(node: ast.AST, name: str) -> bool:
+    """Whether it is this name, and nothing around it."""
+    return isinstance(node, ast.Name) and node.id == name
 
 
 HIDDEN = frozenset({"vars", "__dict__", "attrgetter", "__getattribute__"})

@@ -1,6 +1,11 @@
 """Whose code a call runs, where that is not read: a library nobody knows, a function chosen late.
 
 ``""`` means understood: an operation, a library that is known, or a function of the project.
+
+Objects of unread classes that are given what samples made, and may tell it again. ::
+
+meter.add(loss.item())
+if meter.value() > 2: ...       # each rank's own
 """
 
 from __future__ import annotations
@@ -8,10 +13,10 @@ from __future__ import annotations
 import ast
 import builtins
 
-from ddpify.facts.details import call_that_made
+from ddpify.facts.details import OfSamples, call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.scopes import ClassInfo, FunctionInfo
-from ddpify.facts.values import NOTHING, Kind, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 from ddpify.python.libraries import is_known, takes_away
 
 LATE = "a function that is chosen while the program runs"
@@ -109,3 +114,21 @@ def _origin(thing: Thing, depth: int = DEPTH) -> str:
 
 def _is_understood(name: str) -> bool:
     return is_known(name) and not takes_away(name)
+
+
+def keep(receiver: Value | None, given: Value) -> None:
+    """Remember that such an object was given something of samples."""
+    for thing in _objects(receiver):
+        before = thing.detail(OfSamples)
+        thing.describe(OfSamples(given.deps | (before.deps if before is not None else set())))
+
+
+def told_again(receiver: Value | None, value: Value) -> Value:
+    """What such an object gives: made of what it was given, in a way that is not followed."""
+    kept = [one.deps for thing in _objects(receiver) if (one := thing.detail(OfSamples))]
+    return value.but(deps=value.deps.union(*kept), measure=Measure.MIXED) if kept else value
+
+
+def _objects(receiver: Value | None) -> tuple[Thing, ...]:
+    unknown = receiver.of(Kind.UNKNOWN) if receiver is not None else ()
+    return tuple(thing for thing in unknown if thing.part_of is None)

@@ -142,6 +142,17 @@ class Thing:
         """Remember a detail, instead of what was remembered of its sort."""
         self.details[type(detail)] = detail
 
+    @property
+    def stands_for(self) -> tuple[Thing, ...]:
+        """The things in a wrapper, a bar or an iterator; the loaders behind a batch."""
+        return self.inner.things if self.inner is not None else ()
+
+    @property
+    def unwrapped(self) -> Thing:
+        """The model in a wrapper (the first that it may be); anything else is what it is."""
+        inner = self.stands_for if self.kind is Kind.WRAPPED else ()
+        return inner[0] if inner else self
+
     def hop(self, site: Site, how: str) -> None:
         """Remember a step this thing took, for the proof shown to the user."""
         if len(self.hops) < 12 and (site, how) not in self.hops:
@@ -198,6 +209,10 @@ class Value:
         """The things of these kinds it was computed from (or is)."""
         found = {t for t in self.deps if t.kind in kinds} | set(self.of(*kinds))
         return tuple(sorted(found, key=lambda t: t.serial))
+
+    def loaders(self) -> list[Thing]:
+        """What gives the batches that it was computed from (or is)."""
+        return [loader for batch in self.dep(Kind.BATCH) for loader in batch.stands_for]
 
     def all_deps(self) -> frozenset[Thing]:
         """Everything the value is or was computed from."""

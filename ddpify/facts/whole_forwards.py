@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ddpify.facts.attention import ATTENDS
 from ddpify.facts.call_events import is_told
 from ddpify.facts.coupling import certain
 from ddpify.facts.details import OpenForward, call_that_made
@@ -24,7 +23,7 @@ from ddpify.facts.joining import computed, flat_measure, held, with_parts
 from ddpify.facts.output_rows import OTHERWISE
 from ddpify.facts.protocol import Machine
 from ddpify.facts.record import Event
-from ddpify.facts.recurrent import RECURRENT
+from ddpify.facts.recurrent import ATTENDS, RECURRENT
 from ddpify.facts.roles import itself
 from ddpify.facts.rows import by_torch
 from ddpify.facts.scopes import Frame, FunctionInfo
@@ -158,11 +157,11 @@ def opened(model: Thing) -> Thing:
     inner = itself(model)
     made = Thing(Kind.CRITERION, inner.born, inner.name, ref=inner.ref)
     made.describe(OpenForward())
-    made.attrs = {name: _loose(inner, value) for name, value in inner.attrs.items()}
+    made.attrs = {name: _loose(value) for name, value in inner.attrs.items()}
     return made
 
 
-def _loose(owner: Thing, value: Value) -> Value:
+def _loose(value: Value) -> Value:
     """What a module keeps, but its layers as modules of their own."""
     if not value.of(Kind.MODEL):
         return value

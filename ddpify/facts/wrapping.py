@@ -1,4 +1,7 @@
-"""Models behind their wrapper, and out of it."""
+"""Models behind their wrapper, and out of it.
+
+`model.module if isinstance(model, nn.DataParallel) else model`: scripts' own ways to unwrap.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,20 @@ def _each(m: Machine, f: Frame, value: Value, home: Home) -> Value:
 
 def unwrapped(m: Machine, value: Value) -> Value:
     """The inner module of each wrapped model, which of a sharded one is itself."""
-    if m.shards:
+    if m.target.shards:
         return value
     inner = [t.inner if t.kind is Kind.WRAPPED and t.inner else one(t) for t in value.things]
     return join(*inner) if inner else value
+
+
+def unwrapped_model(node: ast.AST | None) -> ast.expr | None:
+    """The `model` of such an expression (the one before `.module`), None for other code.
+
+    Whatever the test is: `model.module` is there only where the model is wrapped.
+    """
+    if not isinstance(node, ast.IfExp):
+        return None
+    for inner, other in ((node.body, node.orelse), (node.orelse, node.body)):
+        if isinstance(inner, ast.Attribute) and inner.attr == "module":
+            return inner.value if ast.unparse(inner.value) == ast.unparse(other) else None
+    return None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from ddpify.verify import recording
 from ddpify.verify.recording import EventRecord, RunRecord, Signature
 
 _Line = dict[str, Any]
+_Record = TypeVar("_Record")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def load_run(out: Path, rank: int, *, stdout: str = "", stderr: str = "") -> Run
     if not path.exists():
         return RunRecord(rank=rank, stdout=stdout, stderr=stderr)
     lines = _lines(path)
-    begin, finish = _last(lines, "begin"), _last(lines, "finish")
+    begin, finish, held = (_last(lines, kind) for kind in ("begin", "finish", "held"))
     signatures = _Signatures(out / f"rank{rank}.f64")
     optimizers = [line for line in lines if line["k"] == "optimizer"]
     status = finish.get("status", "running")
@@ -65,12 +66,12 @@ def load_run(out: Path, rank: int, *, stdout: str = "", stderr: str = "") -> Run
         ),
         steps=tuple(_step(line, signatures) for line in lines if line["k"] == "step"),
         events=_events(lines),
-        loaders=tuple(_loader(line) for line in lines if line["k"] == "loader"),
+        loaders=tuple(_made(recording.LoaderRecord, one) for one in lines if one["k"] == "loader"),
         noise=_noise(lines),
         probe=_probe(_last(lines, "probe"), signatures),
         wrapped=_wrapped(lines),
         data_parallel=any(line["k"] == "data parallel" for line in lines),
-        held=_held(_last(lines, "held")),
+        held=_made(recording.HeldRecord, held) if held else None,
         trainer=_last(lines, "trainer").get("arguments", ""),
         unsupported=_last(lines, "unsupported").get("why", ""),
         stdout=stdout,
@@ -123,92 +124,62 @@ def _last(lines: list[_Line], kind: str) -> _Line:
     return next((line for line in reversed(lines) if line["k"] == kind), {})
 
 
+def _made(record: type[_Record], line: _Line, /, **known: object) -> _Record:
+    """A record of what a line says under the names of its fields, and of what is ``known``."""
+    names = {one.name for one in fields(record)} & line.keys()  # type: ignore[arg-type]
+    said = {n: tuple(line[n]) if isinstance(line[n], list) else line[n] for n in names}
+    return record(**(said | known))
+
+
 def _optimizer(number: int, line: _Line, signatures: _Signatures) -> recording.Optimizer:
     parameters = (
         recording.Parameter(name, tuple(shape), dtype) for name, shape, dtype in line["parameters"]
     )
-    return recording.Optimizer(
-        number,
-        line["type"],
-        tuple(parameters),
-        signatures.all(line["initial"]),
-        tuple(line["initial_digests"]),
+    return _made(
+        recording.Optimizer,
+        line,
+        number=number,
+        kind=line["type"],
+        parameters=tuple(parameters),
+        initial=signatures.all(line["initial"]),
     )
 
 
 def _step(line: _Line, signatures: _Signatures) -> recording.StepRecord:
-    return recording.StepRecord(
+    return _made(
+        recording.StepRecord,
+        line,
         number=line["s"],
-        optimizer=line["optimizer"],
-        learning_rates=tuple(line["learning_rates"]),
-        losses=tuple(line["losses"]),
         gradients=tuple(place and signatures[place] for place in line["gradients"]),
-        gradient_digests=tuple(line["gradient_digests"]),
         parameters=signatures.all(line["parameters"]),
-        digests=tuple(line["digests"]),
-        seconds=line["seconds"],
-        memory=line["memory"],
-        random=line["random"],
     )
+
+
+_EVENTS: dict[str, type[EventRecord]] = {
+    "fetch": recording.Fetch,
+    "end": recording.EndRecord,
+    "shuffle": recording.ShuffleRecord,
+    "loaded": recording.Loaded,
+    "forward": recording.ForwardRecord,
+    "backward": recording.Backward,
+    "step": recording.StepTaken,
+    "collective": recording.CollectiveRecord,
+    "file": recording.FileChange,
+}
 
 
 def _events(lines: list[_Line]) -> tuple[EventRecord, ...]:
     left = {line["of"] for line in lines if line["k"] == "leave" and line["done"]}
-    known: dict[str, Callable[[_Line], EventRecord]] = {
-        "fetch": _fetch,
-        "end": lambda line: recording.EndRecord(*_when(line), line["loader"], line["passed"]),
-        "shuffle": _shuffle,
-        "loaded": lambda line: recording.Loaded(*_when(line)),
-        "forward": _forward,
-        "backward": lambda line: recording.Backward(*_when(line), line["loss"]),
-        "step": lambda line: recording.StepTaken(*_when(line), line["s"]),
-        "collective": lambda line: _collective(line, left),
-        "file": _file,
-    }
-    return tuple(known[line["k"]](line) for line in lines if line["k"] in known)
+    return tuple(_event(line, left) for line in lines if line["k"] in _EVENTS)
 
 
-def _when(line: _Line) -> tuple[int, float]:
-    return line["s"], line["t"]
-
-
-def _fetch(line: _Line) -> EventRecord:
-    return recording.Fetch(
-        *_when(line),
-        line["loader"],
-        line["passed"],
-        tuple(line["samples"]),
-        tuple(line["contents"]),
-        line["grad"],
-        tuple(line.get("alone", ())),
-        line.get("width", 0),
-        line.get("last", False),
-    )
-
-
-def _shuffle(line: _Line) -> EventRecord:
-    return recording.ShuffleRecord(*_when(line), line["loader"], line["seed"], line["epoch"])
-
-
-def _forward(line: _Line) -> EventRecord:
-    names = ("wrapper", "grad", "sync", "buffers")
-    return recording.ForwardRecord(*_when(line), *(line[name] for name in names))
-
-
-def _collective(line: _Line, left: set[int]) -> EventRecord:
-    names = ("name", "site", "size", "ranks", "fsdp")
-    found = {name: line[name] for name in names}
-    steps, seconds = _when(line)
-    return recording.CollectiveRecord(steps, seconds, done=line["i"] in left, **found)
-
-
-def _file(line: _Line) -> EventRecord:
-    return recording.FileChange(*_when(line), line["operation"], line["path"], line["existed"])
-
-
-def _loader(line: _Line) -> recording.LoaderRecord:
-    names = ("number", "dataset", "sampler", "samples", "batch")
-    return recording.LoaderRecord(*(line[name] for name in names))
+def _event(line: _Line, left: set[int]) -> EventRecord:
+    known = {"steps": line["s"], "seconds": line["t"]}
+    if line["k"] == "step":
+        known["number"] = line["s"]
+    elif line["k"] == "collective":
+        known["done"] = line["i"] in left
+    return _made(_EVENTS[line["k"]], line, **known)
 
 
 def _noise(lines: list[_Line]) -> recording.NoiseRecord:
@@ -224,16 +195,11 @@ def _noise(lines: list[_Line]) -> recording.NoiseRecord:
     )
 
 
-def _held(line: _Line) -> recording.HeldRecord | None:
-    names = ("parameters", "gradients", "states", "groups")
-    return recording.HeldRecord(*(line[name] for name in names)) if line else None
-
-
 def _probe(line: _Line, signatures: _Signatures) -> recording.ProbeRecord | None:
     if not line:
         return None
     output = signatures[line["output"]] if line["output"] else None
-    return recording.ProbeRecord(output, line["digest"], line["missing"], line["module"])
+    return _made(recording.ProbeRecord, line, output=output)
 
 
 def _wrapped(lines: list[_Line]) -> tuple[str, ...]:

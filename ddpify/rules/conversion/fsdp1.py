@@ -14,8 +14,7 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.conversion import states, steps, wrapped, wrapping
 from ddpify.rules.conversion.code import RULE as CODE
 from ddpify.rules.conversion.code import NoCounterpart, tried, written
-from ddpify.rules.conversion.idle import idle_assignment, idle_choices
-from ddpify.rules.conversion.left import dead, left, tidied
+from ddpify.rules.conversion.left import dead, idle_assignment, idle_choices, left, tidied
 from ddpify.rules.conversion.names import CLASS, called, mentions
 from ddpify.rules.conversion.objects import converted, made
 from ddpify.rules.conversion.options import not_followed

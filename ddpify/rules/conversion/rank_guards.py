@@ -44,7 +44,6 @@ _ALIKE: Final = frozenset(
     | {Kind.CHECKPOINT, Kind.MODULE}
 )
 _LEAVES: Final = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Global, ast.Nonlocal)
-_Assigned = ast.Assign | ast.AugAssign | ast.AnnAssign
 
 
 def opened(facts: Facts) -> Iterator[Finding]:

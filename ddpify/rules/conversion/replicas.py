@@ -16,8 +16,8 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Model
 from ddpify.facts.roles import whole
 from ddpify.facts.scopes import Guard
-from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import NOTHING, Kind, Value
+from ddpify.facts.wrapping import unwrapped_model
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.conversion import steps
 from ddpify.rules.conversion.code import NamedArguments, NoCounterpart, is_simple, tried
@@ -131,7 +131,7 @@ def _wrap(facts: Facts, settings: Settings, call: Call) -> Iterator[Edit]:
     order = min(since, default=call.order)
     _begun(facts, call, order)
     _unused(given, model)
-    _normed(facts, model, order)
+    _normed(facts, order)
     moved = [c for c in facts.calls if c.name in (".to", ".cuda") and c.order > order]
     moved = [c for c in moved if _is_of(c.receiver, model)]
     before = [f"{home.target}.to(local_device())"] if moved else []
@@ -229,7 +229,7 @@ def _unused(given: NamedArguments, model: Model) -> None:
         )
 
 
-def _normed(facts: Facts, model: Model, order: int) -> None:
+def _normed(facts: Facts, order: int) -> None:
     """Raise NoCounterpart for layers that are replaced in a model that is sharded already."""
     for call in facts.calls:
         if call.name.rpartition(".")[2] == _SYNC and call.order > order:

@@ -16,7 +16,7 @@ from typing import Final
 from ddpify.facts.details import Wrapper
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
-from ddpify.facts.tree import Tree, last_name
+from ddpify.facts.tree import Tree, last_name, names_in
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Finding
 from ddpify.rules.conversion.code import NoCounterpart
@@ -182,7 +182,7 @@ def _is_fixed(branch: _Branch, changing: set[str]) -> bool:
     if isinstance(branch, ast.Match | ast.While):
         return False
     own = set(_own(branch.test, ast.Load))
-    names = {n.id for n in ast.walk(branch.test) if isinstance(n, ast.Name)}
+    names = names_in(branch.test)
     calls = any(isinstance(n, ast.Call) for n in ast.walk(branch.test))
     return bool(own) and not own & changing and names == {"self"} and not calls
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from ddpify.facts.carrying import carried
 from ddpify.facts.coupling import certain
-from ddpify.facts.mixed_states import mixed
 from ddpify.facts.model import Facts
 from ddpify.facts.norms import built, by_class
 from ddpify.facts.roles import backwards
 from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.states import mixed
 from ddpify.facts.values import Thing
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit

@@ -8,8 +8,8 @@ from dataclasses import replace
 from ddpify.facts.copies import DEEPCOPY
 from ddpify.facts.model import Facts
 from ddpify.facts.through import goes_through
-from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Thing, Value
+from ddpify.facts.wrapping import unwrapped_model
 from ddpify.ranks import words
 from ddpify.ranks.events import Read
 from ddpify.ranks.model import RankCall, RankThing, RankValue

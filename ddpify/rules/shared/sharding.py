@@ -18,10 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ddpify.facts.blocks import blocks
+from ddpify.facts.blocks import blocks, units
 from ddpify.facts.model import Facts, Home, Model
 from ddpify.facts.roles import whole
-from ddpify.facts.units import units
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How, Import
 from ddpify.rules.edits import edit, fresh, helpers

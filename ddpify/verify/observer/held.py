@@ -20,14 +20,14 @@ class HeldWatch:
     def before(self, optimizer: Any) -> None:
         """Gradients are counted before the step: the script may clear them after it."""
         if optimizer not in self._stepped:
-            self._gradients += _bytes(p.grad for p in _stepped_by(optimizer) if p.grad is not None)
+            self._gradients += _bytes(p.grad for p in stepped_by(optimizer) if p.grad is not None)
 
     def after(self, optimizer: Any) -> dict[str, int]:
         """The bytes, or nothing if it has stepped before."""
         if optimizer in self._stepped:
             return {}
         self._stepped.add(optimizer)
-        wanted = {id(p): p for one in self._stepped for p in _stepped_by(one)}
+        wanted = {id(p): p for one in self._stepped for p in stepped_by(one)}
         models = [root for root in roots() if any(id(p) in wanted for p in root.parameters())]
         wanted.update((id(p), p) for model in models for p in model.parameters())
         return {
@@ -38,7 +38,7 @@ class HeldWatch:
         }
 
 
-def _stepped_by(optimizer: Any) -> list[Any]:
+def stepped_by(optimizer: Any) -> list[Any]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 

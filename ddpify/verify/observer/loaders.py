@@ -192,12 +192,13 @@ def _describe(loader: Any) -> dict[str, Any]:
     return {
         "dataset": type(contents.innermost(loader.dataset)).__name__,
         "sampler": type(sampler).__name__,
-        "samples": _length(loader.dataset),
+        "samples": length(loader.dataset),
         "batch": batch if isinstance(batch, int) else 0,
     }
 
 
-def _length(dataset: Any) -> int:
+def length(dataset: Any) -> int:
+    """How many there are; 0 where that is not said."""
     try:
         return len(dataset)
     except (TypeError, NotImplementedError):

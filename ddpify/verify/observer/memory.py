@@ -24,7 +24,7 @@ from torch.optim.optimizer import (
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ddpify.verify.observer import streams
-from ddpify.verify.observer.loaders import LoaderWatch
+from ddpify.verify.observer.loaders import LoaderWatch, length
 from ddpify.verify.observer.naming import roots
 from ddpify.verify.observer.patching import Patcher
 from ddpify.verify.observer.probe import tensors
@@ -275,15 +275,8 @@ def _size(storages: Iterable[_Storage]) -> int:
 
 def _describe(loader: Any) -> dict[str, Any]:
     return {
-        "samples": _length(loader.dataset),
-        "batches": _length(loader),
+        "samples": length(loader.dataset),
+        "batches": length(loader),
         "batch_size": getattr(loader, "batch_size", None) or 0,
         "drop_last": bool(getattr(loader, "drop_last", False)),
     }
-
-
-def _length(given: Any) -> int:
-    try:
-        return len(given)
-    except (TypeError, NotImplementedError):
-        return 0

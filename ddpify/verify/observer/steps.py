@@ -20,7 +20,7 @@ from torch.optim.optimizer import (
 from ddpify.verify.observer import streams
 from ddpify.verify.observer.collectives import backend
 from ddpify.verify.observer.gradients import GradientWatch
-from ddpify.verify.observer.held import HeldWatch
+from ddpify.verify.observer.held import HeldWatch, stepped_by
 from ddpify.verify.observer.naming import name_parameters
 from ddpify.verify.observer.noise import Noise
 from ddpify.verify.observer.record import Recorder, StopRun
@@ -112,7 +112,7 @@ class StepWatch:
         _settle()
         with self._recorder.own(), torch.no_grad():
             scale = getattr(optimizer, "grad_scale", None)  # of a GradScaler, for fused steps
-            self._before = self._signed((p.grad for p in _parameters(optimizer)), scale)
+            self._before = self._signed((p.grad for p in stepped_by(optimizer)), scale)
             self._held.before(optimizer)
 
     def _leave(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -137,7 +137,7 @@ class StepWatch:
             self._stop()
 
     def _describe(self, optimizer: Any) -> dict[str, Any]:
-        after = self._signed(_parameters(optimizer))
+        after = self._signed(stepped_by(optimizer))
         return {
             "optimizer": self._known[optimizer][0],
             "learning_rates": [float(g["lr"]) for g in optimizer.param_groups if "lr" in g],
@@ -153,7 +153,7 @@ class StepWatch:
 
     def _register(self, optimizer: Any) -> dict[str, Any]:
         """The description of an optimizer at its first step, or when parameters were added."""
-        parameters = _parameters(optimizer)
+        parameters = stepped_by(optimizer)
         if self._known.get(optimizer, (0, -1))[1] == len(parameters):
             return {}
         self._known[optimizer] = self._optimizers, len(parameters)
@@ -200,10 +200,6 @@ class StepWatch:
     def _all_ended(self) -> bool:
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         return self._recorder.ended() >= ranks
-
-
-def _parameters(optimizer: Any) -> list[Any]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _skips(optimizer: Any) -> bool:
