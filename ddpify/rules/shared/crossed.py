@@ -47,7 +47,8 @@ def _by_name(held: list[_Meeting]) -> list[_Meeting]:
 
 def _named(call: RankCall, node: ast.expr | None) -> _Holder | None:
     """The variable as its function calls it, a parameter that is given no variable among them."""
-    return (call.function, node.id) if isinstance(node, ast.Name) else None
+    bare = _bare(node)
+    return (call.function, bare.id) if isinstance(bare, ast.Name) else None
 
 
 def exchanged(call: RankCall) -> ast.expr | None:
