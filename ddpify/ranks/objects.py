@@ -266,7 +266,7 @@ def _module(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 
 HANDLERS: Final[dict[str, Handler]] = {
     "builtins.vars": _vars,
-    "builtins.print": _shown,
+    names.PRINT: _shown,
     "builtins.locals": _names,
     "builtins.globals": _names,
     "builtins.object.__new__": _new,
