@@ -253,10 +253,23 @@ def _copy(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> R
     return replace(receiver)
 
 
+def _put_in(
+    m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue
+) -> tuple[tuple[str, RankValue], ...]:
+    """An object of the class that a ``defaultdict(Meter)`` makes, which stands for each."""
+    made = receiver.made_by("collections.defaultdict")
+    given = made.call.args if made is not None and made.call is not None else ()
+    if len(given) != 1 or {thing.kind for thing in given[0].things} != {"class"}:
+        return ()
+    return ((ANY, m.apply(f, given[0], one.node)),)
+
+
 def _values(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
-    if not receiver.keys:
+    keys = receiver.keys or _put_in(m, f, one, receiver)
+    if not keys:
         return None
-    held = [value for _, value in receiver.keys]
+    receiver = replace(receiver, keys=keys)
+    held = [value for _, value in keys]
     if one.method == "items":
         held = [pair(name, value) for name, value in zip(names(receiver), held, strict=True)]
     return listed(result(one), held)

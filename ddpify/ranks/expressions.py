@@ -210,6 +210,7 @@ def _text(m: RankMachine, f: RankFrame, node: ast.JoinedStr) -> RankValue:
     parts = [evaluate(m, f, p.value) for p in node.values if isinstance(p, ast.FormattedValue)]
     for part in parts:
         inflight.touch(m, f, part, node)
+        objects.shown(m, f, part, node)
     if all(isinstance(part.constant, (str, int)) for part in parts) and _is_plain(node):
         held = iter(parts)
         return constant(

@@ -13,9 +13,10 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Touch
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
-from ddpify.ranks.origins import Symbol
+from ddpify.ranks.origins import SLICE, Symbol
 from ddpify.ranks.other_libraries import MPI
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.values import text
 
 SENDS: Final = frozenset({f"{words.DIST}isend", "Isend"})
 # mpi4py's collectives that return at once: what they send, and what they fill.
@@ -37,6 +38,7 @@ RECEIVES: Final = frozenset({f"{words.DIST}irecv", "Irecv"})
 _PARTS: Final = frozenset({"parameters", "named_parameters"})
 _ONE: Final = re.compile(r"element@[^\[\]~]*?(\[\d\])?(\.grad)?(\.data)?")
 Models = frozenset[RankThing]
+_SLICED, _FRONT = "[:]", "[0:"
 _OF_RANK: Final = re.compile(r":[01](?=\[|$)")  # how the rank's own is told from the other's
 # They give the same memory in another form; `contiguous`, `reshape` and `flatten` may copy it.
 _VIEWS: Final = frozenset(
@@ -132,7 +134,20 @@ def key_of(value: RankValue, ranks: int = ALL) -> str:
     key = _named(thing) if made is not None else _OF_RANK.sub("", next(keys, ""))
     key = _of_owner(thing) or key
     whole, bracket, part = key.partition("[")
-    return whole + _turned(value, whole, ranks) + bracket + part
+    part = bracket + part if not part.endswith(_SLICED) else ""
+    return whole + _turned(value, whole, ranks) + part + _ends(value, ranks)
+
+
+def _ends(value: RankValue, ranks: int) -> str:
+    """Which rows of a tensor a slice of it is: from the first one on, ``[0:n]``, between others, or
+    some that are not known, ``[@...]``, which are the same where the slice is."""
+    atom = value.atoms[ranks >> 1 & 1]
+    if not isinstance(atom, Symbol) or not atom.key.endswith(_SLICED):
+        return ""
+    if atom.parts[:1] != (SLICE,) or atom.parts[4] or text(atom.parts[1]).endswith(_SLICED):
+        return f"[@{id(atom)}]"
+    start, end = atom.parts[2:4]
+    return f"{_FRONT}{text(end)}]" if start in (None, 0) else f"[{text(start)}:{text(end)}]"
 
 
 def _of_owner(thing: RankThing | None) -> str:
@@ -167,6 +182,9 @@ def overlap(one: str, other: str) -> bool:
     if not one or not other:
         return False
     parts = ("[", ".data")
+    front, begun = (key.partition(_FRONT) for key in (one, other))
+    if front[1] and begun[1] and front[0] == begun[0]:
+        return True  # both hold the first row
     return one == other or any(
         whole.startswith(part + mark)
         for whole, part in ((one, other), (other, one))

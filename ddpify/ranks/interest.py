@@ -46,6 +46,9 @@ _HOT = tuple(
 _NARROW = re.compile(
     r"\bdist\.|distributed\.|all_reduce|all_gather|get_rank|barrier\(|broadcast|random\.(random|choice)"
 )
+# A property, of which some communicate: ``logger.global_avg``.
+_PROPERTY = re.compile(r"@(?:functools\.)?(?:cached_)?property\s+def (\w+)")
+_MEETS = re.compile(r"all_reduce|all_gather|barrier\(|broadcast|reduce\(")
 # What a function is decorated with that has a model compute, and trains none.
 _EVALUATES = re.compile(r"\b(?:no_grad|inference_mode)\b")
 # What makes and keeps the objects that mpi4py sends: of a program without torch, all is read.
@@ -149,7 +152,8 @@ class Interest:
         texts = [*texts]
         mpi = any("from mpi4py import" in text or "import mpi4py" in text for text in texts)
         plain = mpi and not any(says(text, _TORCH) for text in texts)
-        wanted = tuple(dict.fromkeys((*_HOT, *_METHODS, *more, *(_OBJECTS if plain else ()))))
+        objects = (*(_OBJECTS if plain else ()), *_meeting_properties(texts))
+        wanted = tuple(dict.fromkeys((*_HOT, *_METHODS, *more, *objects)))
         calls: dict[str, set[str]] = {}
         hot: set[str] = set()
         talks: set[str] = set()
@@ -211,6 +215,16 @@ class Interest:
         if _NARROW.search(info.text) or self.communicates(info):
             return True
         return not self.talks.isdisjoint(info.called())
+
+
+def _meeting_properties(texts: Iterable[str]) -> Iterator[str]:
+    """How a property is read in which ranks meet."""
+    for text in texts:
+        known = set(_PROPERTY.findall(text)) if "property" in text else set()
+        if known and _MEETS.search(text):
+            yield from (
+                f".{n}" for n, chunk in _chunks(text) if n in known and _MEETS.search(chunk)
+            )
 
 
 def draws(info: FunctionDefinition, depth: int = 3) -> bool:

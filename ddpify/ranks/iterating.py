@@ -37,6 +37,14 @@ def unrolled(over: RankValue) -> tuple[RankValue, ...] | None:
     return over.items if any(item.things for item in over.items) or words_in(over) else None
 
 
+def stands_for_many(over: RankValue) -> bool:
+    """Whether the one element of a list is each of those that a comprehension has made."""
+    one = over.atoms[0]
+    return (
+        over.items is not None and len(over.items) == 1 and isinstance(one, Many) and bool(one.over)
+    )
+
+
 def _numbered(over: RankValue) -> tuple[RankValue, ...] | None:
     """The rounds of ``range(len(models))`` and ``enumerate(models)``."""
     made = over.made_by("builtins.range", "builtins.enumerate")

@@ -38,6 +38,8 @@ def go_through(m: RankMachine, f: RankFrame, node: ast.For | ast.AsyncFor) -> No
         return
     unrolled = iterating.unrolled(over)
     if unrolled is not None:
+        if iterating.stands_for_many(over):
+            _forget(m, f, node)
         run_rounds(m, f, node, loop, map(iterating.by_holders, unrolled))
         return
     local = None

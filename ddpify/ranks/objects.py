@@ -48,6 +48,23 @@ def operated(
     return found or m.call_method(f, b, f"__r{name[2:]}", node, (a,))
 
 
+def shown(m: RankMachine, f: RankFrame, value: RankValue, node: ast.AST) -> None:
+    """``f"{logger}"``, ``print(logger)``: what an object of the project says of itself is read."""
+    thing = value.things[0] if len(value.things) == 1 else None
+    cls = thing.cls if thing is not None and thing.kind == "instance" else None
+    said = (name for name in ("__format__", "__str__", "__repr__") if cls and cls.method(name))
+    name = next(said, "")
+    if name:
+        given = (symbol("format"),) if name == "__format__" else ()
+        m.call_method(f, value, name, node, given)
+
+
+def _shown(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+    for value in one.args:
+        shown(m, f, value, one.node)
+    return None
+
+
 def written(m: RankMachine, thing: RankThing, name: str) -> RankValue | None:
     """``__name__``, ``__class__``, ``__dict__``: what Python writes on its objects."""
     if name in ("__name__", "__qualname__") and thing.kind in ("function", "class"):
@@ -249,6 +266,7 @@ def _module(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 
 HANDLERS: Final[dict[str, Handler]] = {
     "builtins.vars": _vars,
+    names.PRINT: _shown,
     "builtins.locals": _names,
     "builtins.globals": _names,
     "builtins.object.__new__": _new,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
-from ddpify.ranks.inflight import BATCH, RECEIVES, SENDS, flown, spelled
+from ddpify.ranks.inflight import BATCH, SENDS, flown, spelled
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.collectives.overtaken import overtaken
-from ddpify.rules.collectives.pending import on_gloo, overwritten, touched
+from ddpify.rules.collectives.last_handle import LastHandle, last_handle
+from ddpify.rules.collectives.overtaken import overtaken, replaced
+from ddpify.rules.collectives.pending import on_gloo, touched
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.uses import uses
 from ddpify.rules.shared.written import is_literal_keyword
@@ -42,14 +43,21 @@ def lint(run: Run) -> Iterable[Finding]:
         if dropped and not _is_waited_for(run, call):
             yield _finding(call)
             continue
-        alone = spelled(call) in SENDS | RECEIVES or on_gloo(run)  # NCCL does one after the other
-        if alone and overwritten(call):
-            yield _finding(call, "the last round's handle alone is waited for, not those before it")
+        last = last_handle(run, call)
+        if last is not None:
+            yield _of_last(last)
             continue
         if collective(call) is not None and not is_literal_keyword(call, "async_op"):
             continue  # a wrapper, which may ask for it before it goes on
         for at, fills in touched(run, call):
             yield _too_early(call, at, not fills)
+    yield from _of_hooks(run)
+
+
+def _of_hooks(run: Run) -> Iterator[Finding]:
+    """What a hook of each parameter begins in backward."""
+    for site in replaced(run) if on_gloo(run) else ():
+        yield _of_last(LastHandle(site, True))
     for step, site in overtaken(run):
         yield Finding(
             "DDP824",
@@ -75,6 +83,18 @@ def _is_waited_for(run: Run, call: RankCall) -> bool:
     return any(
         one.function in way and (one.order > call.order or set(one.loops) & set(call.loops))
         for one in run.named("torch.cuda.synchronize")
+    )
+
+
+def _of_last(one: LastHandle) -> Finding:
+    what = "the last round's handle alone is waited for, not those before it"
+    return Finding(
+        "DDP824",
+        one.site,
+        what if one.sure else f"{what}: where gloo is chosen, they may not be done",
+        Severity.ERROR if one.sure else Severity.WARNING,
+        advice="keep all handles, and wait for each of them",
+        because=one.because,
     )
 
 

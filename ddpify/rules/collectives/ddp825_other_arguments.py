@@ -34,7 +34,7 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per argument that does not fit those of the other ranks."""
     yield from _in_arms(run)
     yield from _swapped(run)
-    for told in unlike(run):
+    for told in (*unlike(run), *groups.out_of_step(run)):
         yield _told(told)
     for call in run.calls:
         shared = exchange(call)

@@ -13,7 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.orders import is_salted, ordered_by
-from ddpify.rules.shared.reordered import is_given_an_element, reordered
+from ddpify.rules.shared.reordered import forwards_of_elements, is_given_an_element, reordered
 from ddpify.rules.shared.threads import in_threads
 from ddpify.rules.shared.turned import turned
 from ddpify.site import Site
@@ -146,8 +146,9 @@ def _drawn(run: Run, loop: RankLoop, over: RankValue) -> Site | None:
             call = one
     if call is None:
         return None
-    later = (one for one in run.calls if one.order > call.order)
-    return call.site if any(is_given_an_element(one, loop) for one in later) else None
+    later = [one for one in run.calls if one.order > call.order]
+    given = any(is_given_an_element(one, loop) for one in later)
+    return call.site if given or forwards_of_elements(run, loop) else None
 
 
 def _draw(over: RankValue) -> RankCall | None:
@@ -169,9 +170,10 @@ def _other(
     loop: RankLoop, meeting: tuple[RankCall, Site], what: str, because: tuple[tuple[Site, str], ...]
 ) -> Finding:
     call, site = meeting
+    met = "what DDP exchanges" if call.method == "__call__" else f"{call.method}()"
     return _error(
         site,
-        f"{call.method}() meets another element on the other ranks, since the loop goes through"
+        f"{met} meets another element on the other ranks, since the loop goes through"
         f" {what}: wrong numbers or a hang",
         "go through sorted(…), or the same list on all ranks",
         (loop.site, "the loop"),
@@ -216,8 +218,9 @@ def _sorted(over: RankValue) -> RankValue | None:
 
 
 def _meetings(run: Run, loop: RankLoop) -> Iterator[tuple[RankCall, Site]]:
-    for call in run.calls:
-        site = call.place_in(loop.site) if _exchanges(call) else None
+    found = [one for one in run.calls if _exchanges(one)]
+    for call in [*found, *forwards_of_elements(run, loop)]:
+        site = call.place_in(loop.site)
         if site is not None:
             yield call, site
 

@@ -53,19 +53,37 @@ def _may_wait(run: Run, call: RankCall) -> bool:
     return bool(_WAITS.search(call.method)) or call.name.startswith(".")
 
 
-def _begun(hook: RankCall) -> Iterator[Site]:
-    """The collectives that it begins, and for which it does not wait itself."""
+def replaced(run: Run) -> Iterator[Site]:
+    """Collectives of a hook of each parameter, which puts the handle in place of the last one."""
+    for hook in run.methods(*_HOOKS):
+        for info in _functions(hook) if hook.loops else ():
+            for one in ast.walk(info.node):
+                if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Attribute):
+                    once = info.text.count(ast.unparse(one.targets[0])) == 1
+                    if once and _is_begun(info.module, one.value):
+                        yield info.module.site(one.value)
+
+
+def _functions(hook: RankCall) -> Iterator[FunctionDefinition]:
+    """What is called as a hook, and does not wait itself."""
     for value in hook.args[:1]:
         for thing in value.things:
             info = thing.info if isinstance(thing.info, FunctionDefinition) else None
-            if info is None or _WAITS.search(info.text):
-                continue
-            for node in ast.walk(info.node):
-                if isinstance(node, ast.Call) and _is_begun(info.module, node):
-                    yield info.module.site(node)
+            if info is not None and not _WAITS.search(info.text):
+                yield info
 
 
-def _is_begun(module: Module, node: ast.Call) -> bool:
+def _begun(hook: RankCall) -> Iterator[Site]:
+    """The collectives that it begins, and for which it does not wait itself."""
+    for info in _functions(hook):
+        for node in ast.walk(info.node):
+            if _is_begun(info.module, node):
+                yield info.module.site(node)
+
+
+def _is_begun(module: Module, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
     asked = (one.value for one in node.keywords if one.arg == "async_op")
     begun = any(isinstance(one, ast.Constant) and one.value is True for one in asked)
     return begun and dotted(module, node.func) == f"{words.DIST}all_reduce"

@@ -26,11 +26,12 @@ from ddpify.ranks.inflight import (
     sent,
     spelled,
 )
+from ddpify.ranks.iterating import stands_for_many
 from ddpify.ranks.model import RANK0, RANK1, RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.collectives.in_models import uses
 from ddpify.rules.shared.placing import backends
-from ddpify.rules.shared.syntax import parents, scope
+from ddpify.rules.shared.syntax import scope
 from ddpify.rules.shared.written import holds
 from ddpify.site import Site
 
@@ -45,7 +46,7 @@ _FUNCTIONS: Final = frozenset(
 _MODULES: Final = ("torch", "torch.nn.functional", "torch.linalg", "numpy", "numpy.linalg")
 _FORM: Final = frozenset("is_tensor numel is_floating_point typename".split())
 # Calls that wait, be it for everything.
-_WAITS: Final = frozenset(
+WAITS: Final = frozenset(
     "wait Wait Waitall Waitany Waitsome Test Testall synchronize wait_stream is_completed result"
     " barrier Barrier wait_all wait_event wait_tensor".split()
 )
@@ -99,17 +100,45 @@ def _touched_on(run: Run, call: RankCall, value: RankValue, fills: bool, ranks: 
     events = run.once(_timeline)
     after = [one for one in events if one.order > call.order]
     found = flight.first(after)
-    if isinstance(found, Site) or not call.loops:
-        return found if isinstance(found, Site) else None
-    loop = call.loops[-1]
-    rounds = [one for one in events if loop in _loops(one)]
+    if isinstance(found, Site):
+        return found
+    again = (_again(flight, value, loop, events) for loop in rounds_of(run, call))
+    return next((site for site in again if site is not None), None)
+
+
+def _again(
+    flight: _Flight, value: RankValue, loop: RankLoop, events: Iterable[Event]
+) -> Site | None:
+    """Where the next round of a loop touches what this one has begun with, and has not ended."""
+    call = flight.call
+    rounds = [one for one in events if is_in(one, loop, call)]
     ended = any(one.order > call.order and flight.judge(one) is not None for one in rounds)
-    if ended or not _lasts(run, value, call, loop):
+    if ended or not _lasts(flight.run, value, call, loop):
         return None
     found = flight.first(one for one in rounds if one.order < call.order)
     if found is None and spelled(call) in RECEIVES:
         return call.site  # the next round receives into it, too
     return found if isinstance(found, Site) else None
+
+
+def rounds_of(run: Run, call: RankCall) -> list[RankLoop]:
+    """The loop around a call, and those that were read as one round that stands for several: over
+    a list that a comprehension made."""
+    once = (one for one in run.loops if one.over is not None and stands_for_many(one.over))
+    return [*(one for one in once if is_in(call, one, call)), *call.loops[-1:]]
+
+
+def is_in(event: Event, loop: RankLoop, call: RankCall) -> bool:
+    """Whether an event is of the round of a loop in which the call is made."""
+    if loop in _loops(event):
+        return True
+    way = event.here.stack if isinstance(event, Touch) else event.stack
+    within = [one for one in call.way if holds(loop.node, one.node)]
+    if loop in call.loops or not within or not isinstance(loop.node, ast.For):
+        return False
+    frames = within[0].stack
+    inner = way[len(frames)].node if len(way) > len(frames) else event.node
+    return way[: len(frames)] == frames and any(holds(one, inner) for one in loop.node.body)
 
 
 def _receives_again(call: RankCall, value: RankValue, ranks: int) -> bool:
@@ -129,21 +158,6 @@ def _comprehends(node: ast.AST, call: ast.Call) -> bool:
     over = node.generators[0].iter
     one = isinstance(over, (ast.Tuple, ast.List)) and len(over.elts) < 2
     return not one and holds(node, call) and not holds(over, call)
-
-
-def overwritten(call: RankCall) -> bool:
-    """Whether each round of a loop puts its handle in place of the last round's, which nothing in
-    the loop has read: the last one alone can be waited for."""
-    above = parents(scope(call))
-    holder = above.get(call.node)
-    target = holder.targets[0] if isinstance(holder, ast.Assign) else None
-    loop = above.get(holder) if holder is not None else None
-    if not isinstance(target, ast.Name) or not isinstance(loop, (ast.For, ast.While)):
-        return False
-    return not any(
-        isinstance(node, ast.Name) and node.id == target.id and node is not target
-        for node in ast.walk(loop)
-    )
 
 
 def _timeline(run: Run) -> list[Event]:
@@ -172,11 +186,12 @@ def _lasts(run: Run, value: RankValue, call: RankCall, loop: RankLoop) -> bool:
     the round chooses."""
     made, part = maker(value, call.ranks), key_of(value, call.ranks).partition("[")[2]
     if made is None:
-        return _is_kept(run, value, loop)
-    return "@" not in part and loop not in made.loops
+        return _is_kept(run, value, call, loop)
+    chosen = "@" in part and not part.startswith("0:")  # each part from the first row on has that
+    return not chosen and not is_in(made, loop, call)
 
 
-def _is_kept(run: Run, value: RankValue, loop: RankLoop) -> bool:
+def _is_kept(run: Run, value: RankValue, call: RankCall, loop: RankLoop) -> bool:
     """Whether it is what an object has kept since before the loop, in which nothing is put there:
     ``self.buffer``."""
     thing = value.things[0] if len(value.things) == 1 else None
@@ -186,8 +201,8 @@ def _is_kept(run: Run, value: RankValue, loop: RankLoop) -> bool:
     name = thing.name.rpartition(".")[2]
     if owner.cls is None or owner.cls.method(name) is not None:
         return False
-    stored = any(one.key == name and loop in one.loops for one in run.stores)
-    return loop not in owner.call.loops and not stored
+    stored = any(one.key == name and is_in(one, loop, call) for one in run.stores)
+    return not is_in(owner.call, loop, call) and not stored
 
 
 def _loops(event: Event) -> tuple[RankLoop, ...]:
@@ -243,7 +258,7 @@ class _Flight:
         return any(stack[:frame] == self.call.stack[:frame] for frame in frames)
 
     def _may_wait(self, event: RankCall) -> bool:
-        if event.method in _WAITS:
+        if event.method in WAITS:
             return not self._waits_for_others(event)
         if event.target is not None:
             return event.target.place not in self.run.entered

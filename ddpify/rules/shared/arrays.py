@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 
 _MODULE: Final = "numpy."
 # Of float64, where no type is asked for.
@@ -23,13 +23,29 @@ _KEEPING: Final = frozenset("copy reshape ravel flatten max min sum mean std".sp
 _KINDS: Final = {float: "float64", int: "int64", bool: "bool"}
 _CODES: Final = {"d": "float64", "f": "float32"}
 _TYPES: Final = frozenset("float64 float32 float16 int64 int32 uint8".split())
+# What scikit-learn gives as float64: measured, whatever a StandardScaler is fitted on.
+_FITTED: Final = frozenset({"mean_", "var_", "scale_"})
+_SCALER: Final = "sklearn.preprocessing.StandardScaler"
+_TABLES: Final = frozenset(
+    f"sklearn.datasets.load_{name}.data" for name in "iris wine diabetes breast_cancer".split()
+)
 Read = Callable[[RankValue, int], "str | None"]
+
+
+def of_sklearn(kept: RankThing) -> str | None:
+    """The type of what scikit-learn keeps under this name, if it has always the same."""
+    base, _, last = kept.name.rpartition(".")
+    call = kept.receiver.call if kept.receiver is not None else None
+    plain = kept.name in _TABLES and call is not None and not call.given  # `as_frame=True`
+    fitted = last in _FITTED and base in (_SCALER, f"{_SCALER}.fit")
+    return "float64" if fitted or plain else None
 
 
 def makes(name: str) -> bool:
     """Whether a call of this name makes an array of which the type may be known."""
     base, _, method = name.rpartition(".")
-    turned = base.startswith(_MODULE) and method in _KEEPING | {"astype"}
+    array = base.startswith(_MODULE) or base in _TABLES or f"{base}." == _MODULE
+    turned = array and method in _KEEPING | {"astype"}
     return name in _FLOATS or name in _BY_VALUE or name == _INTEGERS or turned
 
 
@@ -45,7 +61,8 @@ def made(call: RankCall, rank: int, read: Read) -> str | None:
         return "int64"
     if call.name in _BY_VALUE:
         return _of_values(call, rank)
-    kind = read(call.receiver, rank) if call.receiver is not None else None
+    of = call.receiver if call.name.rpartition(".")[0] != "numpy" else call.arg(0, "a")
+    kind = read(of, rank) if of is not None else None
     if kind == "int64":
         return "float64" if call.method in ("mean", "std") else kind
     return kind if kind is not None and kind.startswith("float") else None  # short ones grow

@@ -26,7 +26,7 @@ def crossed(pairs: Iterable[tuple[Given, Given]]) -> Iterator[tuple[RankCall, st
     gives, takes = {first for *_, first, _ in held}, {second for *_, second in held}
     for one, other, first, second in held:
         if first and second and first != second and first in takes and second in gives:
-            yield one[0], first[1], other[0], second[1]
+            yield one[0], first[1], _asking(*other), second[1]
 
 
 def _by_name(held: list[_Meeting]) -> list[_Meeting]:
@@ -47,7 +47,8 @@ def _by_name(held: list[_Meeting]) -> list[_Meeting]:
 
 def _named(call: RankCall, node: ast.expr | None) -> _Holder | None:
     """The variable as its function calls it, a parameter that is given no variable among them."""
-    return (call.function, node.id) if isinstance(node, ast.Name) else None
+    bare = _bare(node)
+    return (call.function, bare.id) if isinstance(bare, ast.Name) else None
 
 
 def exchanged(call: RankCall) -> ast.expr | None:
@@ -76,6 +77,17 @@ def _bare(node: ast.expr | None) -> ast.expr | None:
     return node
 
 
+def _asking(call: RankCall, node: ast.expr | None) -> RankCall:
+    """The call itself, or that of the function that only makes and gives back what it fills: of
+    ``codes = link.receive(16, 12)``."""
+    ends = [one.value for one in ast.walk(scope(call)) if isinstance(one, ast.Return)]
+    caller = call.stack[-1] if call.stack and node is not None and ends else None
+    if caller is None or node is None or caller.target is not call.function:
+        return call
+    given = {ast.unparse(one) if one is not None else "" for one in ends}
+    return caller if given == {ast.unparse(node)} and _target(caller) is not None else call
+
+
 def _holder(call: RankCall, node: ast.expr | None) -> _Holder | None:
     """The variable, or the attribute, that an argument is, and whose it is."""
     node = _bare(node)
@@ -86,7 +98,9 @@ def _holder(call: RankCall, node: ast.expr | None) -> _Holder | None:
         return None
     function = call.function
     if function is None or root.id not in function.parameters:
-        return function, ast.unparse(node)
+        asking = _asking(call, node)
+        target = _target(asking) if asking is not call else None
+        return (function, ast.unparse(node)) if target is None else _holder(asking, target)
     if function.owner is not None and root.id == function.parameters[0]:
         return function.owner, ast.unparse(node)
     handed = resolved(call, root)

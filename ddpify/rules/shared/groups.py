@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks import sizes, words
-from ddpify.ranks.collective import Collective, is_world
+from ddpify.ranks.collective import Collective, exchange, is_world
 from ddpify.ranks.members import members as numbers_of
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import IDENTITY, Origin
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.rules.shared.complaints import Complaint
 from ddpify.rules.shared.lengths import length, stays
@@ -43,6 +45,36 @@ def other_members(call: RankCall) -> Complaint | None:
         "make all groups on all ranks, in the same order, and keep the one that the rank is in",
         ((origin.site, origin.told),),
     )
+
+
+def out_of_step(run: Run) -> Iterator[Complaint]:
+    """A group in which all ranks meet, and that is the n-th new_group() of one rank and another one
+    of the other: it is each rank's n-th that belong together."""
+    made = [[c for c in run.named(_MADE) if c.ranks & (1 << rank)] for rank in (0, 1)]
+    if len(made[0]) != len(made[1]) or any(one.loops for held in made for one in held):
+        return
+    for call in run.calls if made[0] != made[1] else ():
+        shared = exchange(call)
+        group = shared.group if shared is not None and call.everywhere else None
+        own = [_made_here(group, rank, made[rank]) for rank in (0, 1)] if group else []
+        turn = min((one for one in own if one is not None), default=None)
+        if turn is not None and None not in own and own[0] != own[1]:
+            first, second = made[0][turn], made[1][turn]
+            if first is not second and not others(first, second):
+                yield Complaint(
+                    second.site,
+                    "this meets a new_group() of rank 0 that is used for something else: each"
+                    " rank's n-th one is the same group, so that what ranks exchange is mixed up",
+                    "make the groups in one order on all ranks",
+                    ((first.site, "rank 0 makes this one"), (call.site, "the groups are mixed up")),
+                )
+                return
+
+
+def _made_here(group: RankValue, rank: int, made: list[RankCall]) -> int | None:
+    """The number, among those of a rank, of the new_group() whose group it uses."""
+    calls = [thing.call for thing in group.things_on(rank)]
+    return made.index(calls[0]) if len(calls) == 1 and calls[0] in made else None
 
 
 def _place(origin: Origin) -> Site:

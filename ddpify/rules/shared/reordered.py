@@ -91,6 +91,20 @@ def is_given_an_element(call: RankCall, loop: RankLoop) -> bool:
     return _mentions(shared, loop)
 
 
+def forwards_of_elements(run: Run, loop: RankLoop) -> list[RankCall]:
+    """The forwards with gradients of several wrapped models, one of which each round chooses:
+    ``for task in tasks: task.step(x)``, ``for i in order: nets[i](x)``."""
+    named = _names(getattr(loop.node, "target", None))
+    within = (one for one in run.calls if one.method == "__call__" and one.grad)
+    found = []
+    for call in within:
+        way = [one for one in call.way if one.site.within(loop.site)]
+        if way and call.everywhere and named & _names(way[0].node.func):
+            found.append(call)
+    made = {t for one in found if one.receiver for t in one.receiver.things}
+    return found if len(made) > 1 and all(one.name == words.DDP for one in made) else []
+
+
 def _of_all(group: RankValue | None, held: set[RankThing]) -> bool:
     """Whether it is one of several groups in a list, of which all ranks are members."""
     things = group.things if group is not None else ()

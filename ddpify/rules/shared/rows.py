@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
+from ddpify.ranks import sizes
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.operations import ARITHMETIC
 from ddpify.ranks.origins import ITEM, Symbol
-from ddpify.ranks.values import Many, OwnRows
+from ddpify.ranks.values import Many, OwnRows, text
 from ddpify.rules.shared.entries import entries
 
 _SEQUENTIAL: Final = "torch.nn.Sequential"
@@ -21,6 +23,8 @@ _KEEPING: Final = frozenset(
 )
 # And these, along another dimension than the first: ``logits.argmax(dim=1)``.
 _ALONG: Final = frozenset("argmax argmin sum mean amax amin norm squeeze flatten".split())
+_NUMBERS: Final = frozenset({"torch.arange", "numpy.arange", "builtins.range"})
+_WHOLE: Final = re.compile(r"len\((?!.*\[:\])|[^\[]*\.shape\[0\]$")
 _DEEPEST: Final = 8
 _Own = tuple[OwnRows | None, OwnRows | None]
 
@@ -36,9 +40,28 @@ def _of_atom(atom: Any) -> OwnRows | None:
     return _of_atom(one) or _of_atom(other) if name in ARITHMETIC else None
 
 
+def _numbered(value: RankValue, atom: Any) -> OwnRows | None:
+    """``rows[torch.arange(rank, len(rows), world)]``, or of a list of these numbers."""
+    index = atom.parts[2] if isinstance(atom, Symbol) and atom.parts[:1] == (ITEM,) else None
+    key = index.key.removesuffix(":0").removesuffix(":1") if isinstance(index, Symbol) else ""
+    made = next((t for t in value.made_from if t.kind == "result" and key == t.key), None)
+    call = made.call if made is not None else None
+    if call is not None and call.name == "builtins.list" and call.args:
+        listed = call.args[0].made_by("builtins.range")
+        call = listed.call if listed is not None else None
+    if call is None or call.name not in _NUMBERS or len(call.args) != 3:
+        return None
+    start, end, step = call.args
+    if start.atoms != (0, 1) or not sizes.is_world_size(step.constant):
+        return None
+    rows = end.constant if isinstance(end.constant, int) else None
+    known = rows is not None or _WHOLE.match(text(end.atoms[0]))  # not rounded to a multiple
+    return OwnRows(key, rows=rows, stride=True) if known else None
+
+
 def _of(value: RankValue, depth: int = _DEEPEST) -> _Own:
     """The rows that a value has one entry for each of, on both ranks."""
-    one, other = map(_of_atom, value.atoms)
+    one, other = (_of_atom(atom) or _numbered(value, atom) for atom in value.atoms)
     made = value.things[0].call if len(value.things) == 1 else None
     if (one is not None and other is not None) or made is None or not depth:
         return one, other

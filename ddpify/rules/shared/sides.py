@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -58,7 +59,8 @@ def sent_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """The sends behind each of which a receive follows, where no rank receives without having sent
     before, in the same turn: then nobody receives before all have sent.
 
-    Each sends to another one: what all send to rank 0 is received by another program.
+    Each sends to another one: what all send to rank 0 is received by another program. A loop over
+    all of one's peers that sends comes before the one that receives, too.
     """
     calls = among_all(run) if run.script else []
     if not all(map(_waits, calls)):
@@ -68,7 +70,9 @@ def sent_first(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
         if not sends(call):
             first = next((c for c in calls if sends(c) and _turn(c) == _turn(call)), None)
             peer = first.arg(1, peer_name(first)) if first is not None else None
-            if first is None or first.order > call.order or peer is None or not peer.by_rank:
+            over = [one.over for one in (first.loops if first is not None else ()) if one.over]
+            apart = peer is not None and any(one.by_rank for one in (peer, *over))
+            if first is None or first.order > call.order or not apart:
                 return
             pairs.append((first, call))
     yield from pairs
@@ -98,7 +102,9 @@ def _waits(call: RankCall) -> bool:
 
 def _turn(call: RankCall) -> object:
     tests = [(guard.node, guard.holds) for guard in call.conditions]
-    return call.function, call.stack, call.loops, call.ranks, tests
+    *outer, last = call.loops or (None,)
+    over = ast.unparse(last.node.iter) if last and isinstance(last.node, ast.For) else last
+    return call.function, call.stack, outer, over, call.ranks, tests
 
 
 def of_torch(call: RankCall) -> bool:

@@ -86,6 +86,8 @@ def _of_thing(value: RankValue, thing: RankThing, rank: int) -> str | None:
         told = _cast(call, rank)
         if told != "":
             return told
+    if thing.kind == "attribute":
+        return arrays.of_sklearn(thing)
     return _made(thing.call, rank) if thing.call is not None and thing.kind == "result" else None
 
 
