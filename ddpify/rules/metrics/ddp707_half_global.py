@@ -14,6 +14,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.metrics.metrics import shows
 from ddpify.rules.metrics.of_a_group import of_a_group
+from ddpify.rules.metrics.reduced_apart import reduced_apart
 from ddpify.rules.metrics.reduced_twice import reduced_twice
 from ddpify.rules.metrics.summed_again import summed_again
 from ddpify.rules.metrics.summed_means import summed_means
@@ -54,7 +55,9 @@ def lint(run: Run) -> Iterable[Finding]:
         for mark in _odd(value):
             if mark.site is not None:
                 advice = _ADVICE.get(mark.of, "reduce both, or neither")
-                yield _wrong(mark.site, _MESSAGES[mark.of], advice, (where, what))
+                kept = reduced_apart(run, mark)
+                hops = ((mark.site, "divided here"), (where, what))
+                yield _wrong(kept or mark.site, _MESSAGES[mark.of], advice, *hops[kept is None :])
     for site, call in of_a_group(run):
         advice = "divide by torch.distributed.get_world_size(group)"
         yield _wrong(site, _OF_A_GROUP, advice, (call.site, "summed over the group here"))
