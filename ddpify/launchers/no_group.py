@@ -41,7 +41,8 @@ _DEVICES: Final = frozenset("device set_device cuda to print".split())
 def findings(root: Path, files: Sequence[Path], python: Sequence[Path]) -> list[Finding]:
     """One finding per line that starts several of a program that trains alone."""
     here = root.resolve()
-    paths = {file.resolve().relative_to(here).as_posix(): file for file in python}
+    inside = (file for file in python if file.resolve().is_relative_to(here))
+    paths = {file.resolve().relative_to(here).as_posix(): file for file in inside}
     found = []
     for file in files:
         raw = (root / file).read_bytes() if (root / file).is_file() else b""

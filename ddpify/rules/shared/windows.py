@@ -184,7 +184,8 @@ def counted(run: Run, loop: RankLoop) -> RankCall | None:
 
 def _yields_each_round(numbers: RankCall) -> bool:
     """Whether a function goes over these numbers and yields once for each, and nowhere else."""
-    body = numbers.function.node.body if numbers.function is not None else []
+    node = numbers.function.node if numbers.function is not None else None
+    body = node.body if isinstance(node, ast.FunctionDef) else []
     loop = next((one for one in body if getattr(one, "iter", None) is numbers.node), None)
     if not isinstance(loop, ast.For):
         return False
