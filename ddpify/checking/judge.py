@@ -79,15 +79,19 @@ class Judge:
         return [f for f in self._group.python if self._contents[f] and f not in texts]
 
     def _launched(self) -> Sequence[Finding]:
-        """Lines that start programs as before torchrun, or start torchrun where it cannot be."""
+        """Lines that start programs as before torchrun, torchrun where it cannot be, or several of
+        what trains alone."""
         if not self._group.launchers:
             return ()
-        from ddpify.launchers import legacy, per_task
+        from ddpify.launchers import legacy, no_group, per_task
 
         root, files = self._group.root, self._group.launchers
         old = legacy.findings(root, files) if self._settings.wants(legacy.CODE) else []
         more = per_task.findings(root, files) if self._settings.wants(per_task.CODE) else []
-        return [*old, *more]
+        alone: list[Finding] = []
+        if self._settings.wants(no_group.CODE):
+            alone = no_group.findings(root, files, self._group.python)
+        return [*old, *more, *alone]
 
     def _as_started(self, found: list[Finding]) -> list[Finding]:
         """Without what torchrun alone would do to programs that the old launcher starts, where

@@ -21,7 +21,7 @@ def at_once(script: Script) -> Iterator[tuple[Word, str]]:
     begun: dict[tuple[int, str], Command] = {}
     ends = [one.node.start_byte for one in script.commands if one.words[:1] and _waits(one)]
     for command in script.commands:
-        start = _start(command)
+        start = start_of(command)
         left = start is not None and is_left(command.node)
         port = _port(script, command, start) if start is not None and left else ""
         if start is None or not port:
@@ -40,7 +40,7 @@ def _waits(command: Command) -> bool:
     return command.words[0].literal in ("wait", "exit", "ssh", "kill", "pkill", "killall")
 
 
-def _start(command: Command) -> Word | None:
+def start_of(command: Command) -> Word | None:
     """The word that is torchrun, with which a command begins."""
     words = command.words
     while words and words[0].literal in _WRAPPERS:

@@ -181,12 +181,12 @@ def _combined(value: RankValue, a: RankValue, b: RankValue, divides: bool, site:
     if not divides:
         return value
     if _is_whole(a, top) and _is_own(b, below):
-        return _with(_with(value, Of.HALF, site), Of.OVER, site)
+        return _with(_with(value, Of.HALF, site, (a, b)), Of.OVER, site)
     if _is_own(a, top) and _is_whole(b, below):
-        return _with(value, Of.HALF, site)
+        return _with(value, Of.HALF, site, (a, b))
     own = Of.COUNT in below and _REDUCED.isdisjoint(below)
     if own and _is_whole(a, top) and not any(map(_is_scaled, top[Of.ALL].parts)):
-        return _with(value, Of.FOLD, site)
+        return _with(value, Of.FOLD, site, (a, b))
     return value
 
 

@@ -90,11 +90,12 @@ def all_cases() -> tuple[Case, ...]:
 
 def findings(case: Case, folder: Path) -> list[Finding]:
     """What ``ddpify check`` says of a case."""
-    from ddpify.launchers import legacy, per_task
+    from ddpify.launchers import legacy, no_group, per_task
 
     case.put(folder)
     files = [folder / path for path, _ in case.files]
     python = [file for file in files if file.suffix == ".py"]
     scripts = [file for file in files if file not in python]
     found = list(lint(folder, python, launchers=scripts).findings)
+    found += no_group.findings(folder, scripts, python)
     return found + legacy.findings(folder, scripts) + per_task.findings(folder, scripts)

@@ -8,6 +8,7 @@ from ddpify.ranks import words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.never_put_back import never_put_back
 from ddpify.rules.collectives.unread import unread
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.uses import uses
@@ -32,6 +33,18 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="call it as a statement of its own and use the argument afterwards",
             )
     seen: set[Site] = set()
+    for call, step in never_put_back(run):
+        if call.site not in seen:
+            seen.add(call.site)
+            yield Finding(
+                "DDP821",
+                call.site,
+                "the gradients are reduced in a copy that is never put back: each rank steps with"
+                " its own, and the ranks drift apart",
+                Severity.ERROR,
+                advice="copy the parts back into each p.grad before the step",
+                because=((step.site, "the step"),),
+            )
     for call in unread(run):
         if call.site not in seen:
             seen.add(call.site)

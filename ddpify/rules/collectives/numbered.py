@@ -11,6 +11,7 @@ from ddpify.ranks.origins import DATA
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.shared.syntax import parents, scope
+from ddpify.rules.shared.wrapped import wraps
 from ddpify.site import Site
 
 _DISTINCT: Final = frozenset({"set", "Counter", "unique", "most_common"})
@@ -36,7 +37,15 @@ def numbered(run: Run) -> Iterator[tuple[Site, Site]]:
         counted = min(counts, key=lambda one: one.order, default=None)
         sets = any(isinstance(node, ast.SetComp) for node in ast.walk(call.node))
         if counted is not None or (sets and is_own(call)):
-            yield (counted or call).site, call.site
+            yield _given(run, counted or call), call.site
+
+
+def _given(run: Run, counts: RankCall) -> Site:
+    """Where the part of this rank is handed to what numbers whatever it is given, and makes no
+    model of it: ``Vocab(rows[rank::world])``; else where it is counted."""
+    models = [wrap.call for wrap in wraps(run)]
+    handed = (c for c in counts.stack if is_own(c) and not any(c in one.stack for one in models))
+    return next(handed, counts).site
 
 
 def _dict_of(call: RankCall) -> ast.DictComp | None:

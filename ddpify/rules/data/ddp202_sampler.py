@@ -8,8 +8,10 @@ from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.values import Kind, Thing
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.prepared import CALLS
 from ddpify.ranks.run import Run
+from ddpify.ranks.words import PREPARE
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data import streams
 from ddpify.rules.data.derived import is_undivided, shares_batches
@@ -56,19 +58,29 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per loader that gives each rank the same samples to train on."""
     for loader, wrapper in undealt(run):
         if loader.call is not None:
-            yield Finding(
-                "DDP202",
-                loader.call.site,
-                "every rank trains on all samples: the loader has no distributed sampler",
-                Severity.ERROR,
-                (),
-                (
-                    "prepare it as the model: it is dealt then"
-                    if wrapper.name in CALLS
-                    else "give it sampler=DistributedSampler(dataset), and shuffle=False"
-                ),
-                ((wrapper.site, "gradients are averaged over the ranks here"),),
-            )
+            yield _undealt(loader.call, wrapper)
+
+
+def _undealt(loader: RankCall, wrapper: RankCall) -> Finding:
+    """Where the loader is made; where another call prepares the model and could prepare it, too,
+    there."""
+    site, why = loader.site, (wrapper.site, "gradients are averaged over the ranks here")
+    if wrapper.name == PREPARE and loader.order < wrapper.order:
+        site, why = wrapper.site, (loader.site, "this loader is trained on, and is left out")
+    prepared = wrapper.name in CALLS
+    return Finding(
+        "DDP202",
+        site,
+        "every rank trains on all samples: the loader has no distributed sampler",
+        Severity.ERROR,
+        (),
+        (
+            "prepare it as the model: it is dealt then"
+            if prepared
+            else "give it sampler=DistributedSampler(dataset), and shuffle=False"
+        ),
+        (why,),
+    )
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:

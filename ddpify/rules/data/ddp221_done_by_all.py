@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ddpify.ranks.run import Run
+from ddpify.ranks.words import LOADER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.data.by_all import COPIES, ONE, PART, wasted
 from ddpify.rules.examples.ranks import on_ranks
@@ -21,9 +22,13 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per loop over data."""
     for work, why, where in wasted(run) if run.script and not run.helpers else ():
         because = ((where, "used here"),) if why != PART else ()
+        over = work.loop.over
+        loader = over.made_by(LOADER) if over is not None else None
+        if loader is not None and loader.site is not None:
+            because = ((work.loop.site, "gone through here"), *because)
         yield Finding(
             "DDP221",
-            work.loop.site,
+            work.loop.site if loader is None or loader.site is None else loader.site,
             f"every rank goes through all of this, and {_SAID[why]}: N times the work",
             Severity.WARNING,
             (),

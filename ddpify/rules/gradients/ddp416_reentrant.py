@@ -21,21 +21,24 @@ def lint(run: Run) -> Iterable[Finding]:
         if unused is None or wrap.flag("static_graph") is not False:
             continue
         why = "with find_unused_parameters=True" if unused else "of a block that is run again"
-        for site in _reentrant(wrap) if unused else _again(wrap):
+        for site, certain in _reentrant(wrap) if unused else _again(wrap):
             yield Finding(
                 "DDP416",
                 site,
                 f"reentrant checkpointing {why} stops with 'Expected to mark a variable ready only"
                 " once'",
-                Severity.ERROR,
+                Severity.ERROR if certain else Severity.WARNING,
                 advice="use_reentrant=False",
                 because=((wrap.call.site, "wrapped here"),),
             )
 
 
-def _again(wrap: Wrap) -> Iterator[Site]:
-    for info in _classes(wrap):
-        yield from run_again(info)
+def _again(wrap: Wrap) -> Iterator[tuple[Site, bool]]:
+    found: dict[Site, bool] = {}
+    for thing in sorted(wrap.parts, key=lambda one: one.name):
+        for site, certain in run_again(thing):
+            found[site] = found.get(site, False) or certain
+    yield from found.items()
 
 
 def _classes(wrap: Wrap) -> list[ClassDefinition]:
@@ -43,9 +46,9 @@ def _classes(wrap: Wrap) -> list[ClassDefinition]:
     return sorted(classes, key=lambda one: one.name)
 
 
-def _reentrant(wrap: Wrap) -> Iterator[Site]:
+def _reentrant(wrap: Wrap) -> Iterator[tuple[Site, bool]]:
     for info in _classes(wrap):
-        yield from calls_with(info, CHECKPOINT, "use_reentrant")
+        yield from ((site, True) for site in calls_with(info, CHECKPOINT, "use_reentrant"))
 
 
 _DEEP = """

@@ -18,6 +18,7 @@ from ddpify.rules.examples import SINGLE, changed
 from ddpify.rules.examples.gradients import LOOP, SETUP, trained
 from ddpify.rules.gradients.goings_on import states
 from ddpify.rules.gradients.noise import noise
+from ddpify.rules.gradients.steps_of_a_part import steps_of_a_part
 from ddpify.rules.shared.averaged_by_hand import is_gradient
 from ddpify.rules.shared.modes import parted_modes
 from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, parameters_of, wraps
@@ -71,6 +72,17 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per change of the state of training that some ranks do not make."""
+    for made, step in steps_of_a_part(run):
+        yield Finding(
+            "DDP419",
+            step.site,
+            "each rank steps with its own part of the parameters, and nothing sends what has become"
+            " of them to the others: the ranks train different models",
+            Severity.ERROR,
+            advice="broadcast each parameter from the rank that has stepped with it, or use"
+            " torch.distributed.optim.ZeroRedundancyOptimizer",
+            because=((made.site, "made of the part of each rank"),),
+        )
     changes = list(_changes(run))
     ranks: dict[str, int] = {}
     for change in changes:

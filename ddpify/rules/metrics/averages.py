@@ -68,9 +68,24 @@ class Averaged:
 def averages(run: Run) -> Iterator[Averaged]:
     """Those of which the average is not that of all samples."""
     for call, value in _put_together(run):
-        found = next(_unlike(run, call, value), None) if call.everywhere else None
+        if not call.everywhere or _is_of_those_that_have_one(value):
+            continue
+        found = next(_unlike(run, call, value), None)
         if found is not None:
             yield found
+
+
+def _is_of_those_that_have_one(value: RankValue) -> bool:
+    """Whether a rank that has no number gives zeros, and one that has gives its weight, too: ``[0,
+    0] if auc is None else [auc, 1]``. The mean over such ranks is meant."""
+    made = [thing.call for thing in value.things if thing.call is not None and thing.call.args]
+    rows = [call.args[0].items or () for call in made]
+    none = any(
+        call.name == "torch.zeros" or (len(row) > 1 and all(one.constant == 0 for one in row))
+        for call, row in zip(made, rows, strict=True)
+    )
+    weighed = any(len(row) > 1 and any(one.constant for one in row) for row in rows)
+    return len(made) == len(value.things) == 2 and none and weighed
 
 
 def _put_together(run: Run) -> Iterator[tuple[RankCall, RankValue]]:

@@ -14,6 +14,8 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.metrics.metrics import shows
 from ddpify.rules.metrics.of_a_group import of_a_group
+from ddpify.rules.metrics.reduced_apart import reduced_apart
+from ddpify.rules.metrics.reduced_twice import reduced_twice
 from ddpify.rules.metrics.summed_again import summed_again
 from ddpify.rules.metrics.summed_means import summed_means
 from ddpify.rules.shared.outputs import CHECKPOINTS
@@ -53,7 +55,9 @@ def lint(run: Run) -> Iterable[Finding]:
         for mark in _odd(value):
             if mark.site is not None:
                 advice = _ADVICE.get(mark.of, "reduce both, or neither")
-                yield _wrong(mark.site, _MESSAGES[mark.of], advice, (where, what))
+                kept = reduced_apart(run, mark)
+                hops = ((mark.site, "divided here"), (where, what))
+                yield _wrong(kept or mark.site, _MESSAGES[mark.of], advice, *hops[kept is None :])
     for site, call in of_a_group(run):
         advice = "divide by torch.distributed.get_world_size(group)"
         yield _wrong(site, _OF_A_GROUP, advice, (call.site, "summed over the group here"))
@@ -62,6 +66,9 @@ def lint(run: Run) -> Iterable[Finding]:
         yield _wrong(
             one.call.site, _AGAIN, "reduce a copy, or begin anew at zero in each round", *hops
         )
+    for again, first in reduced_twice(run):
+        advice = "put it together once: show what the first gives"
+        yield _wrong(again.site, _TWICE, advice, (first, "summed over all ranks here"))
     for site, shows_it in summed_means(run):
         advice = "divide by torch.distributed.get_world_size(), or reduce sums and counts"
         yield _wrong(site, _SUMMED, advice, (shows_it.asked.site, "shown here"))
@@ -70,6 +77,10 @@ def lint(run: Run) -> Iterable[Finding]:
 _AGAIN = (
     "what was summed over the ranks in the round before is summed again: N times what was there,"
     " and this round's"
+)
+_TWICE = (
+    "what was summed over all ranks already is put together over them once more: what is shown is N"
+    " times too large"
 )
 _OF_A_GROUP = (
     "this was summed over one group of ranks, and it is divided by the number of all ranks: it is"

@@ -9,10 +9,10 @@ from functools import cached_property
 
 from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Read, Store
-from ddpify.ranks.model import RankCall, RankLoop, RankValue
+from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.syntax import scope
-from ddpify.rules.shared.windows import Window, evaluate, window
+from ddpify.rules.shared.windows import Window, counted, evaluate, window
 from ddpify.rules.shared.wrapped import (
     Wrap,
     backwards,
@@ -25,6 +25,7 @@ from ddpify.rules.shared.wrapped import (
 from ddpify.site import Site
 
 SYNC = "require_backward_grad_sync"
+_GOES_OVER = frozenset(f"builtins.{one}" for one in ("enumerate", "list", "tuple", "zip"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +190,7 @@ def _found(run: Run, wrap: Wrap, backward: RankCall, steps: list[RankCall]) -> A
             one = Accumulation(run, wrap, backward, step, loop)
             if _some_rounds(one):
                 return one
-        elif _after(step, backward) and _over_parts(loop) and not _cleared(run, loop):
+        elif _after(step, backward) and _over_parts(run, loop) and not _cleared(run, loop):
             return Accumulation(run, wrap, backward, step, loop)
     return None
 
@@ -233,15 +234,24 @@ def _more(goes: list[bool | None], steps: list[bool | None]) -> bool:
     return any(step is False and go is not False for go, step in zip(goes, steps, strict=True))
 
 
-def _over_parts(loop: RankLoop) -> bool:
+def _over_parts(run: Run, loop: RankLoop) -> bool:
     """Whether a loop counts micro-batches or takes the parts of one batch."""
     if loop.over is None:
         return False
-    made = loop.over.made_by("builtins.range")
-    if made is not None and made.call is not None and len(made.call.args) == 1:
-        number = made.call.args[0]
+    made = counted(run, loop)
+    if made is not None and len(made.args) == 1:
+        number = made.args[0]
         return number.constant is None or (isinstance(number.constant, int) and number.constant > 1)
-    return any(_splits(thing.call) for thing in loop.over.things if thing.kind == "result")
+    return any(_splits(thing.call) for thing in _gone_over(loop.over) if thing.kind == "result")
+
+
+def _gone_over(over: RankValue) -> Iterator[RankThing]:
+    """What a loop takes the elements of: of ``enumerate(zip(xs, ys))``, the two."""
+    for thing in over.things:
+        if thing.name in _GOES_OVER and thing.call is not None:
+            yield from (one for part in thing.call.args for one in _gone_over(part))
+        else:
+            yield thing
 
 
 def _splits(call: RankCall | None) -> bool:

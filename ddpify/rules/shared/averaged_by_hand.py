@@ -17,9 +17,10 @@ from ddpify.rules.shared.wrapped import modules_of, parameters_of
 _REDUCES: Final = (f"{words.DIST}all_reduce", f"{words.DIST}all_reduce_coalesced")
 # What makes one tensor of many, or another view of one.
 _SHAPED: Final = frozenset(
-    "flatten view reshape cat stack clone contiguous _flatten_dense_tensors ravel to float".split()
+    "flatten view reshape cat stack clone contiguous _flatten_dense_tensors ravel to float"
+    " parameters_to_vector".split()
 )
-_COPIES: Final = frozenset("cat stack clone _flatten_dense_tensors".split())
+_COPIES: Final = frozenset("cat stack clone _flatten_dense_tensors parameters_to_vector".split())
 _DEEP: Final = 4
 _SCALES: Final = frozenset("div mul divide multiply true_divide lerp".split())
 

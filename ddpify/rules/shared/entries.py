@@ -11,7 +11,7 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.operations import ARITHMETIC, OwnNumber
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.picked import rows_of
-from ddpify.ranks.values import OwnRows
+from ddpify.ranks.values import Many, OwnRows
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     **{f"builtins.{one.__name__}": one for one in (int, min, max, round)},
@@ -33,6 +33,9 @@ def entries(value: RankValue, rank: int) -> int | None:
     atom = value.atoms[rank]
     if isinstance(atom, OwnRows):
         return _cut(atom, rank)
+    if isinstance(atom, Many) and atom.over is not None:  # `[f"{i}.pt" for i in range(16)]`
+        as_made = len(value.items or ()) == 1  # one stands for all; what is appended is another
+        return atom.number if as_made and type(atom.number) is int else None
     things = value.things_on(rank)
     key = atom.key.removesuffix(f":{rank}") if isinstance(atom, Symbol) else ""
     thing = things[0] if len(things) == 1 and key == _key(things[0]) else None

@@ -6,6 +6,7 @@ are then the same, however they are written, and a condition that is not underst
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -126,7 +127,7 @@ def window(run: Run, loop: RankLoop, conditions: Iterable[RankValue], extra: int
     found = [list(symbols(atom)) for atom in atoms]
     asked = [one for each in found if any(s.key in counters for s in each) for one in each]
     divisors = [one.parts[2] for one in asked if one.parts[:1] == ("Mod",)]
-    length = _length(loop)
+    length = _length(run, loop)
     whole = length is not None and not _is_of_windows(length, divisors)
     if whole:
         divisors = [length]
@@ -161,12 +162,37 @@ def _counters(loop: RankLoop, atoms: Iterable[Any]) -> frozenset[str]:
     return frozenset(key for key in keys if key in own or not key.startswith(others))
 
 
-def _length(loop: RankLoop) -> Any:
+def _length(run: Run, loop: RankLoop) -> Any:
     """The bound of ``for i in range(bound)``, a number or a symbol."""
+    made = counted(run, loop)
+    return made.args[0].atoms[0] if made is not None and len(made.args) == 1 else None
+
+
+def counted(run: Run, loop: RankLoop) -> RankCall | None:
+    """The ``range`` that a loop goes over: its own, or that of the function of the project which
+    yields once in each of its rounds."""
     made = loop.over.made_by("builtins.range") if loop.over is not None else None
-    if made is None or made.call is None or len(made.call.args) != 1:
-        return None
-    return made.call.args[0].atoms[0]
+    if made is not None:
+        return made.call
+    over = getattr(loop.node, "iter", None)
+    numbered = loop.over.made_by("builtins.enumerate") if loop.over is not None else None
+    if numbered is not None and numbered.call is not None and numbered.call.args:
+        over = numbered.call.node.args[0]
+    inside = (c for c in run.named("builtins.range") if c.stack and c.stack[-1].node is over)
+    return next((c for c in inside if _yields_each_round(c)), None)
+
+
+def _yields_each_round(numbers: RankCall) -> bool:
+    """Whether a function goes over these numbers and yields once for each, and nowhere else."""
+    node = numbers.function.node if numbers.function is not None else None
+    body = node.body if isinstance(node, ast.FunctionDef) else []
+    loop = next((one for one in body if getattr(one, "iter", None) is numbers.node), None)
+    if not isinstance(loop, ast.For):
+        return False
+    leaves = (ast.Yield, ast.YieldFrom, ast.Return, ast.Break, ast.Continue)
+    found = [one for top in body for one in ast.walk(top) if isinstance(one, leaves)]
+    plain = [one.value for one in loop.body if isinstance(one, ast.Expr)]
+    return len(found) == 1 and isinstance(found[0], ast.Yield) and found[0] in plain
 
 
 def _start(loop: RankLoop) -> int:
