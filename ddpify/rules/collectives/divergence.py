@@ -8,7 +8,7 @@ from typing import Final
 
 from ddpify.ranks import other_libraries, words
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard
-from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM, Origin
+from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM, Origin, Symbol
 from ddpify.ranks.prepared import may_shard
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import RAISE, WRAPPING, Event, Mismatch
@@ -94,7 +94,30 @@ def _when_told(run: Run, one: Mismatch) -> bool:
     return one.event.op == "destroy_process_group" and any("signal@" in text for text in told)
 
 
-_EXCUSES: Final = (_at_the_end, _when_told, _is_swallowed, _is_single, _ends_before_trainer)
+def _is_counted_out(run: Run, one: Mismatch) -> bool:
+    """Whether those that end before the group is opened are left out of it: it is given a size that
+    is a part of what the launcher said, ``os.environ["WORLD_SIZE"] = str(size // 4)``."""
+    left = one.exit
+    if left is None or left.kind != "stop":
+        return False
+    opened = [call for call in run.openings if left.order < call.order]
+    sizes = [call.arg(3, "world_size") for call in opened]
+    last = max((call.order for call in opened), default=left.order)
+    sizes += [s.value for s in run.stores if s.key == _SIZE and left.order < s.order < last]
+    atoms = (size.atoms[0] for size in sizes if size is not None)
+    return any(isinstance(atom, Symbol) and atom.parts[:1] in _PARTS for atom in atoms)
+
+
+_SIZE: Final = "WORLD_SIZE"
+_PARTS: Final = (("FloorDiv",), ("Div",), ("Sub",))
+_EXCUSES: Final = (
+    _at_the_end,
+    _when_told,
+    _is_swallowed,
+    _is_single,
+    _ends_before_trainer,
+    _is_counted_out,
+)
 
 
 def _cause(one: Mismatch) -> object:
