@@ -279,8 +279,8 @@ def _comprehension(m: RankMachine, f: RankFrame, node: _Comprehension) -> RankVa
         held = zip(names, (value for _, value in made), strict=True)
         whole = RankValue(one.atoms, keys=tuple(dict(held).items()))
         return whole if words else replace(whole, deps=one.deps, origins=over.origins | picked)
-    items = tuple(value for _, value in made)
     # what is in `over` is in the elements, where it was not made the same on all ranks
+    items = tuple(replace(value, origins=value.origins | picked) for _, value in made)
     return RankValue(one.atoms, (), one.deps, over.origins | picked, items)
 
 

@@ -43,10 +43,11 @@ def go_through(m: RankMachine, f: RankFrame, node: ast.For | ast.AsyncFor) -> No
         run_rounds(m, f, node, loop, map(iterating.by_holders, unrolled))
         return
     local = None
-    _forget(m, f, node)
+    before = _forget(m, f, node)
     if iterating.own_length(m, over):
         local = RankGuard(over, node.iter, f.module, True, m.live)
     read_rounds(m, f, node, lambda: _looped(m, f, node, loop, _over(node, over), local, over))
+    _recall(m, f, before)
     _otherwise(m, f, node)
 
 
@@ -78,16 +79,36 @@ def _looped(
         leaving.join(m, f, block, through)
 
 
-def _forget(m: RankMachine, f: RankFrame, node: LoopNode) -> None:
-    """Constants that the loop's body changes are not known in it: it runs again and again."""
+def _forget(m: RankMachine, f: RankFrame, node: LoopNode) -> dict[str, RankValue]:
+    """Constants that the loop's body changes are not known in it: it runs again and again.
+
+    What it calls those that were None before.
+    """
+    unset = {}
     for name in changed(f.module, node):
         value = f.names.get(name)
         if value is not None and value.known and same(*value.atoms) and not value.things:
             one = forgotten(f.module, node, name, value)
-            m.write(f.names, name, replace(value, atoms=(one, one)))
+            unknown = replace(value, atoms=(one, one))
+            m.write(f.names, name, unknown)
+            if value.atoms[0] is None:
+                unset[name] = unknown
     for name, attribute in fields_set(f.module, node):
         for thing in namespaces(f.names[name]) if name in f.names else ():
             unsettle(m, thing, attribute, f.module.site(node))
+    return unset
+
+
+def _recall(m: RankMachine, f: RankFrame, unset: dict[str, RankValue]) -> None:
+    """After a loop that has set a name on one rank alone, it is None on the other still."""
+    for name, old in unset.items():
+        new = f.names.get(name)
+        kept = [new is not None and new.atoms[rank] == old.atoms[rank] for rank in (0, 1)]
+        if new is not None and kept[0] is not kept[1] and new.by_rank:
+            one, other = (
+                None if same else atom for same, atom in zip(kept, new.atoms, strict=True)
+            )
+            m.write(f.names, name, replace(new, atoms=(one, other)))
 
 
 def go_on_while(m: RankMachine, f: RankFrame, node: ast.While) -> None:
@@ -95,8 +116,9 @@ def go_on_while(m: RankMachine, f: RankFrame, node: ast.While) -> None:
     if _is_skipped(m, f, node.test):
         m.execute(f, node.orelse)
         return
-    _forget(m, f, node)
+    before = _forget(m, f, node)
     read_rounds(m, f, node, lambda: _while_once(m, f, node))
+    _recall(m, f, before)
 
 
 def _is_skipped(m: RankMachine, f: RankFrame, test: ast.expr) -> bool:

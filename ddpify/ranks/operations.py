@@ -9,6 +9,7 @@ from typing import Any
 
 from ddpify.python.words import OWN_FILES
 from ddpify.ranks import sizes
+from ddpify.ranks.containers import ANY
 from ddpify.ranks.entries import on_rank
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.options import OneOf, is_given
@@ -29,6 +30,7 @@ from ddpify.ranks.values import (
     ChosenApart,
     InPlace,
     Made,
+    TextOf,
     counts,
     differs,
     gathered,
@@ -221,8 +223,10 @@ def is_dict(value: RankValue) -> bool:
 def _compare(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
     if name in ("In", "NotIn") and b.items is not None and all(i.known for i in b.items):
         y = [item.atoms[0] for item in b.items]
-    if name in ("In", "NotIn") and b.keys is not None and isinstance(x, str):
+    if name in ("In", "NotIn") and b.keys is not None and isinstance(x, (str, TextOf)):
         y = [key for key, _ in b.keys]
+    if name in ("In", "NotIn") and isinstance(x, TextOf) and _is_none_of(x, y):
+        return name == "NotIn"
     x = rooted(x) if name in ("Is", "IsNot") else x
     if name in ("Is", "IsNot") and y is None and _is_there(x):
         return name == "IsNot"
@@ -243,6 +247,11 @@ def _compare(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
 
 def _is_excluded(option: OneOf, value: Any) -> bool:
     return not isinstance(value, Symbol) and value not in option.values
+
+
+def _is_none_of(one: TextOf, held: Any) -> bool:
+    """Whether none of the texts that it may be is among those that are held."""
+    return isinstance(held, list) and not any(each in held for each in (*one.texts, ANY))
 
 
 def _is_there(atom: Any) -> bool:

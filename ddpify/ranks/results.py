@@ -34,11 +34,13 @@ _PLAIN: Final = (
     "numpy.",
     "hashlib.",
     "operator.",
+    "glob.",
 )
 # What is asked about a file of each rank is taken to be answered alike.
 _FILES: Final = ("os.", "pathlib.", "builtins.open")
 _PLAIN_METHODS: Final = frozenset(
     "encode format hexdigest join joinpath replace with_suffix with_name with_stem strip zfill"
+    " startswith endswith"
     " Subset Generator manual_seed DistributedSampler DataLoader range".split()
 )
 

@@ -20,6 +20,14 @@ class Made(Symbol):
     """An object: not None, and true unless something else is known."""
 
 
+@dataclass(frozen=True)
+class TextOf(Made):
+    """One of these texts, whichever the branches have set."""
+
+    texts: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    __hash__ = Symbol.__hash__
+
+
 class Maybe(Symbol):
     """None or an object: which of both is the same on all ranks."""
 
@@ -329,13 +337,20 @@ def _joined(key: str, values: list[RankValue], rank: int, apart: bool) -> Any:
     if all(same(first, other) for other in atoms):
         return first
     if all(truth(atom) is True for atom in atoms):
-        return Made(key)
+        texts = tuple(one for atom in atoms for one in _texts(atom))
+        whole = not by_rank and all(map(_texts, atoms))
+        return TextOf(key, texts=texts) if whole else Made(key)
     roots = [rooted(atom) for atom in atoms]
     if all(same(roots[0], other) for other in roots):
         return InPlace(key, before=roots[0])
     if apart or any(isinstance(atom, ChosenApart) for atom in atoms):
         return ChosenApart(key)
     return Maybe(key) if _is_optional(atoms) else Symbol(key)
+
+
+def _texts(atom: Any) -> tuple[str, ...]:
+    """The texts that a value may be; none where that is not known."""
+    return atom.texts if isinstance(atom, TextOf) else (atom,) if isinstance(atom, str) else ()
 
 
 def _is_optional(atoms: list[Any]) -> bool:

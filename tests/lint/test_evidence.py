@@ -350,3 +350,37 @@ log.line(total)
 """
     found = only(tmp_path, "DDP701", {"main.py": HEAD + body + END, "log.py": METER})
     assert way(found) == ["main.py:20: calls Log.line()"]
+
+
+def test_who_asks_whether_to_leave_is_told_not_what_else_the_answer_is_made_of(
+    tmp_path: Path,
+) -> None:
+    body = """import os, time
+import torch.distributed as dist
+
+
+def number():
+    for name in ("RANK", "PMI_RANK"):
+        if name in os.environ:
+            return int(os.environ[name])
+    return 0
+
+
+def main():
+    path = time.strftime("%H%M%S") + ".log"
+    if number() == 0:
+        if os.path.exists(path):
+            return
+    dist.init_process_group("gloo")
+    dist.barrier()
+
+
+main()
+"""
+    one = only(tmp_path, "DDP803", {"main.py": body})
+    assert one.message.startswith("some ranks alone ask whether to leave before")
+    assert because(one)[:2] == [
+        "main.py:14: who asks: by the number of the rank",
+        "main.py:15: the condition",
+    ]
+    assert not one.mends  # a broadcast under the condition would wait for the others

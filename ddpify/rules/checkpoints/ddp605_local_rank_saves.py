@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import FILES, LOCAL_RANK, RANK, Origin
@@ -13,7 +15,7 @@ from ddpify.rules.examples.process import PROCESS, TRAINING
 from ddpify.rules.shared.doubts import asks
 from ddpify.rules.shared.folders import spelled
 from ddpify.rules.shared.nodes import asks_for_node, one_node
-from ddpify.rules.shared.options import default_of, options_in
+from ddpify.rules.shared.options import default_of, help_of, options_in
 from ddpify.rules.shared.outputs import Write, by_all, checkpoints, difference, files, its_own
 from ddpify.rules.shared.written import given_nodes, texts
 
@@ -22,6 +24,11 @@ NODE_ROOTS = ("/tmp", "/dev/shm", "/local", "/scratch", "/var/tmp")
 NODE_CALLS = frozenset(
     {"tempfile.gettempdir", "socket.gethostname", "socket.getfqdn", "platform.node", "os.uname"}
 )
+
+_OF_NODE: Final = re.compile(
+    r"\bnode\b|\blocal(?:ly attached)? (?:disk|drive|ssd|nvme|scratch|storage)\b", re.IGNORECASE
+)
+_OF_ALL: Final = re.compile(r"\bshare[ds]?\b|\ball (?:the )?nodes\b", re.IGNORECASE)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -36,7 +43,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 write.call.site,
                 f"the first process of every node writes this {write.noun}: damaged on a shared"
                 " disk",
-                Severity.NOTE if _by_default_on_node(run, write) else Severity.WARNING,
+                Severity.NOTE if _meant_for_node(run, write) else Severity.WARNING,
                 advice="ask for the global rank: RANK, or torch.distributed.get_rank()",
                 because=((guard.site, "decided by the local rank"),),
             )
@@ -101,15 +108,18 @@ def _on_node(write: Write) -> bool:
     return any(isinstance(text, str) and text.startswith(NODE_ROOTS) for text in said)
 
 
-def _by_default_on_node(run: Run, write: Write) -> bool:
-    """Whether the path begins with an option which is a folder of the node unless another is said:
-    ``--cache /tmp/rows``, of which each node has its own."""
+def _meant_for_node(run: Run, write: Write) -> bool:
+    """Whether the path begins with an option which is a folder of the node unless another is said
+    (``--cache /tmp/rows``), or of which its help says that each node has its own."""
     if write.path is None:
         return False
     text = spelled(write.path, 0)
-    begins = (one for one in options_in(write.path) if text.startswith(spelled(one, 0)))
+    begins = [one for one in options_in(write.path) if text.startswith(spelled(one, 0))]
     defaults = (default_of(run, one) for one in begins)
-    return any(isinstance(one, str) and one.startswith(NODE_ROOTS) for one in defaults)
+    if any(isinstance(one, str) and one.startswith(NODE_ROOTS) for one in defaults):
+        return True
+    helps = (help_of(run, one) for one in begins)
+    return any(_OF_NODE.search(one) and not _OF_ALL.search(one) for one in helps)
 
 
 RULE = Rule(

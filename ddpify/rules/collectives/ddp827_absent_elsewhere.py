@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from math import inf
+from operator import itemgetter
 from typing import Final
 
 from ddpify.ranks import words
@@ -22,14 +23,16 @@ _TAKING: Final = frozenset(
     [f"builtins.{name}" for name in "len sum min max sorted list tuple set dict enumerate".split()]
     + [f"builtins.{name}" for name in "zip iter next float int abs round reversed".split()]
     + [f"torch.{name}" for name in "stack cat vstack hstack concat mean sum".split()]
-    + [f"numpy.{name}" for name in "concatenate vstack hstack stack".split()]
+    + [f"numpy.{name}" for name in "concatenate vstack hstack stack load".split()]
+    + [f"os.path.{name}" for name in "join exists isfile isdir basename dirname".split()]
+    + "builtins.open torch.load torch.jit.load pathlib.Path os.makedirs os.remove".split()
 )
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per value that is None on a rank that uses it."""
     said = set()
-    for value, rank, site, unset in sorted(_uses(run), key=lambda use: use[2]):
+    for _, value, rank, site, unset in sorted(_uses(run), key=itemgetter(0)):
         whose = (origin for origin in value.origins if origin.kind in IDENTITY)
         origin = unset or min(whose, key=lambda one: one.site)
         decorated = origin.what.endswith(words.RANK0_DECORATORS[0])  # DDP954 tells of it
@@ -46,17 +49,18 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _uses(run: Run) -> Iterator[tuple[RankValue, int, Site, Origin | None]]:
+def _uses(run: Run) -> Iterator[tuple[int, RankValue, int, Site, Origin | None]]:
+    """When, what is None on which rank, and where: at the first use it crashes."""
     ends = (call.order for call in run.calls if (one := collective(call)) and wrong(one))
     ended = next(ends, inf)  # there the program has ended already
     for lacking in run.absent:
         known = lacking.order < ended
         if known and not _may_have_left(run, lacking.function, lacking.order, lacking.rank):
-            yield lacking.value, lacking.rank, lacking.site, lacking.unset
+            yield lacking.order, lacking.value, lacking.rank, lacking.site, lacking.unset
     for call in run.calls:
         rank = _without(call) if call.order < ended else None
         if rank is not None and not _may_have_left(run, call.function, call.order, rank):
-            yield call.args[0], rank, call.site, None
+            yield call.order, call.args[0], rank, call.site, None
 
 
 def _without(call: RankCall) -> int | None:

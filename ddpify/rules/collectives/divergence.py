@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Final
 
 from ddpify.ranks import other_libraries, words
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard
-from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM, Origin
+from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM, Origin, Symbol
 from ddpify.ranks.prepared import may_shard
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import RAISE, WRAPPING, Event, Mismatch
@@ -94,7 +94,30 @@ def _when_told(run: Run, one: Mismatch) -> bool:
     return one.event.op == "destroy_process_group" and any("signal@" in text for text in told)
 
 
-_EXCUSES: Final = (_at_the_end, _when_told, _is_swallowed, _is_single, _ends_before_trainer)
+def _is_counted_out(run: Run, one: Mismatch) -> bool:
+    """Whether those that end before the group is opened are left out of it: it is given a size that
+    is a part of what the launcher said, ``os.environ["WORLD_SIZE"] = str(size // 4)``."""
+    left = one.exit
+    if left is None or left.kind != "stop":
+        return False
+    opened = [call for call in run.openings if left.order < call.order]
+    sizes = [call.arg(3, "world_size") for call in opened]
+    last = max((call.order for call in opened), default=left.order)
+    sizes += [s.value for s in run.stores if s.key == _SIZE and left.order < s.order < last]
+    atoms = (size.atoms[0] for size in sizes if size is not None)
+    return any(isinstance(atom, Symbol) and atom.parts[:1] in _PARTS for atom in atoms)
+
+
+_SIZE: Final = "WORLD_SIZE"
+_PARTS: Final = (("FloorDiv",), ("Div",), ("Sub",))
+_EXCUSES: Final = (
+    _at_the_end,
+    _when_told,
+    _is_swallowed,
+    _is_single,
+    _ends_before_trainer,
+    _is_counted_out,
+)
 
 
 def _cause(one: Mismatch) -> object:
@@ -204,7 +227,7 @@ def _mends(run: Run, one: Mismatch) -> tuple[Edit, ...]:
     """
     guard, call = _deciding(one), one.event.call
     told = {origin.kind for origin in guard.test.origins} if guard is not None else set()
-    if guard is None or not told or told - {CLOCK, RANDOM, FILES}:
+    if guard is None or not told or told - {CLOCK, RANDOM, FILES} or _askers(one) is not None:
         return ()
     if call is None or any(each.loop in call.loops for each in run.passes):
         return ()
@@ -214,6 +237,8 @@ def _mends(run: Run, one: Mismatch) -> tuple[Edit, ...]:
 def _where(run: Run, one: Mismatch) -> str:
     what = spoken(_met_first(run, one)[0])
     if one.kind == "local":
+        if _askers(one) is not None:
+            return f"some ranks alone ask whether to leave before {what}"
         verb = "leaves before" if one.exit is not None else "enters"
         return f"each rank decides for itself whether it {verb} {what}"
     return f"only {_who(one.ranks)} enters {what}"
@@ -265,7 +290,11 @@ def _met(one: Mismatch, who: str, op: str, way: Sequence[RankCall | Event]) -> t
 
 def _condition(run: Run, one: Mismatch) -> Iterator[tuple[Site, str]]:
     """The condition that tells the ranks apart, and where that comes from."""
-    guard, text = _deciding(one), "the condition"
+    guard, text, asking = _deciding(one), "the condition", _askers(one)
+    if guard is not None and asking is not None:
+        yield asking.site, "who asks: by the number of the rank"
+        yield guard.site, text
+        return
     if guard is None:
         guard, text = _parted_before(run, one), "here the others go another way"
     if guard is None:
@@ -297,6 +326,16 @@ def _parted_before(run: Run, one: Mismatch) -> RankGuard | None:
 def _deciding(one: Mismatch) -> RankGuard | None:
     left = one.exit.guards if one.exit is not None else ()
     return one.guard or next((g for g in reversed(left) if g.ranks != ALL), None)
+
+
+def _askers(one: Mismatch) -> RankGuard | None:
+    """The condition on the rank under which some ranks alone decide whether they leave."""
+    left, guard = one.exit, _deciding(one)
+    if one.kind != "local" or left is None or guard is None:
+        return None
+    shared = {each.node for each in one.event.guards}
+    around = takewhile(lambda each: each.node is not guard.node, left.guards)
+    return next((g for g in around if g.test.by_rank and g.node not in shared), None)
 
 
 def _following(run: Run, one: Mismatch) -> Iterator[_Met]:

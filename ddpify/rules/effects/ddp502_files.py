@@ -17,6 +17,7 @@ from ddpify.rules.effects.one_adds import one_adds
 from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
+from ddpify.rules.shared.brought import brought_before
 from ddpify.rules.shared.hook_parts import is_part
 from ddpify.rules.shared.meetings import (
     at_once,
@@ -78,7 +79,7 @@ def lint(run: Run) -> Iterable[Finding]:
             run, write.call
         ):
             continue
-        if same_beginning(run, write.call) or done_before(run, write.call):
+        if same_beginning(run, write.call) or _is_done(run, write):
             continue
         if _is_quiet(run, write.call) or only_wipes(write.call):
             continue
@@ -112,6 +113,11 @@ def lint(run: Run) -> Iterable[Finding]:
 _DAMAGE = (Severity.ERROR, "what one has written is lost or repeated")
 _RACE = (Severity.WARNING, SAME)
 _AGAIN = (Severity.NOTE, "the same contents, as far as is seen")
+
+
+def _is_done(run: Run, write: Write) -> bool:
+    """Whether the file is there by then, though it is asked for once more."""
+    return done_before(run, write.call) or brought_before(run, write.call, write.path)
 
 
 def _is_used(run: Run, write: Write) -> bool:

@@ -14,7 +14,7 @@ from ddpify.ranks.model import RANK0
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
-from ddpify.rules.effects.own_names import apart, scattered
+from ddpify.rules.effects.own_names import apart, scattered, unmade
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.settings import Settings
 from ddpify.site import Site
@@ -140,6 +140,12 @@ _SPREAD = (
 )
 _SCATTERED = "each rank names this folder for itself: parts of one checkpoint lie in several"
 
+_UNMADE = (
+    "each rank names this folder for itself: the others write into one that nobody has made",
+    "one rank makes its own",
+    "each rank writes into what it calls so",
+)
+
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per name of a file that ranks give for themselves and others look for."""
@@ -148,6 +154,9 @@ def lint(run: Run) -> Iterable[Finding]:
         yield _own_name(own.site, message, Severity.ERROR, (write.place, here), (read.site, there))
     for own, write in scattered(run):
         yield _own_name(own.site, _SCATTERED, Severity.WARNING, (write.place, _SPREAD[1]))
+    for own, making, write in unmade(run):
+        because = (making.place, _UNMADE[1]), (write.place, _UNMADE[2])
+        yield _own_name(own.site, _UNMADE[0], Severity.WARNING, *because)
 
 
 def _own_name(site: Site, message: str, severity: Severity, *because: tuple[Site, str]) -> Finding:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
-from ddpify.ranks.model import ALL, RANK0, RankCall, RankValue
+from ddpify.ranks.model import ALL, RANK0, RANK1, RankCall, RankValue
 from ddpify.ranks.origins import CLOCK, RANDOM, Origin
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import FILE_TESTS
-from ddpify.rules.shared.folders import listed, spelled
+from ddpify.rules.shared.doubts import in_doubt
+from ddpify.rules.shared.exclusion import excludes
+from ddpify.rules.shared.folders import listed, made, spelled, within
 from ddpify.rules.shared.meetings import reads, same_words
-from ddpify.rules.shared.outputs import Write, checkpoints, files
+from ddpify.rules.shared.outputs import CHECKPOINTS, FILES, Write, caught, checkpoints, files
 from ddpify.rules.shared.parents import in_parent
 from ddpify.site import Site
+
+_MAKES_NONE: Final = ("os.", "builtins.", "pathlib.", "torch.distributed.", "logging.")
+
+_TIME: Final = re.compile(r"%-?[HIMSfsTXcrR]")
+_DAYS: Final = frozenset({"datetime.date.today", "date.today"})
 
 
 def apart(run: Run) -> Iterator[tuple[Origin, RankCall, RankCall]]:
@@ -44,6 +53,64 @@ def scattered(run: Run) -> Iterator[tuple[Origin, RankCall]]:
         both = own & named(write.path) if write.path is not None else own
         if both:
             yield min(both, key=lambda origin: origin.site), write.call
+
+
+def unmade(run: Run) -> Iterator[tuple[Origin, RankCall, RankCall]]:
+    """Where the name of a folder comes from that one rank makes for itself, what makes it, and what
+    another rank writes into the folder of this name that it has, and that nobody has made."""
+    dirs = [(call, path) for call in run.calls if (path := made(call)) is not None]
+    alone = [one for one in dirs if one[0].ranks in (RANK0, RANK1) and _by_moment(one[1])]
+    for write in (*files(run), *checkpoints(run)) if alone else ():
+        path, call = write.path, write.call
+        if path is None or call.method == "save_pretrained" or caught(call) or in_doubt(run, call):
+            continue
+        for making, folder in alone:
+            rank = RANK1 if making.ranks == RANK0 else RANK0
+            both = named(path) & named(folder)
+            both = {one for one in both if one.site not in _told_by_parent(run)}
+            later = (
+                making.order < call.order and call.ranks & rank and within(path, folder, rank - 1)
+            )
+            if not both or not later or excludes(run, making, call):
+                continue
+            if not _has_made(run, dirs, write, rank):
+                yield min(both, key=lambda origin: origin.site), making, call
+                break
+
+
+def _by_moment(path: RankValue) -> bool:
+    """Whether a path is each rank's own; a day is the same on all ranks but at midnight."""
+    forms = [
+        value.constant
+        for thing in path.sources()
+        if thing.call is not None and thing.call.method == "strftime"
+        for value in thing.call.given
+    ]
+    forms = [one for one in forms if isinstance(one, str)]
+    days = bool(forms) and not any(map(_TIME.search, forms))
+    return bool(named(path)) and not days and not any(o.what in _DAYS for o in named(path))
+
+
+def _has_made(run: Run, dirs: list[tuple[RankCall, RankValue]], write: Write, rank: int) -> bool:
+    """Whether a rank has made the folder of a file before, or has given it to what may have."""
+    path, before = write.path, write.call.order
+    assert path is not None
+    if any(one.ranks & rank and within(path, other, rank - 1) for one, other in dirs):
+        return True
+    given = (
+        value
+        for one in run.calls
+        if one.order < before and one.ranks & rank and not _is_of_project(one)
+        if not one.name.startswith(_MAKES_NONE) and one.name not in (*FILES, *CHECKPOINTS)
+        for value in one.given
+    )
+    return any(named(value) and within(path, value, rank - 1) for value in given)
+
+
+def _is_of_project(call: RankCall) -> bool:
+    """Whether what is called is read: a function, or a class whose methods are."""
+    made = call.result.things if call.result is not None else ()
+    return call.target is not None or any(thing.kind == "instance" for thing in made)
 
 
 def _told_by_parent(run: Run) -> set[Site]:

@@ -14,6 +14,7 @@ from ddpify.rules.shared.folders import listed, spelled
 from ddpify.rules.shared.meetings import overtakes, polls, reads, waited_for
 from ddpify.rules.shared.outputs import caught, checkpoints, files
 
+_PICKS = frozenset({"startswith", "endswith", "fnmatch", "filter"})
 _HOLE = re.compile(r"<element@[^<>]*>")
 _UNKNOWN = re.compile(r"<[^<>]*>")
 
@@ -41,12 +42,24 @@ def _looks(run: Run) -> Iterator[tuple[RankCall, RankValue, bool]]:
     """What lists files, or reads one of each rank; whether it takes all that is in a folder."""
     for call in run.calls:
         pattern = listed(call)
-        if pattern is not None and _is_told(pattern) and not polls(call) and not caught(call):
+        if pattern is None or not _is_told(pattern) or polls(call) or caught(call):
+            continue
+        if not _picks_own(run, call):
             yield call, pattern, "glob" not in call.method
     for call, path in reads(run):
         around = (one for one in run.comprehended if call.site.within(one.site))
         if any(map(_is_of_ranks, (*call.loops, *around))):
             yield call, path, False
+
+
+def _picks_own(run: Run, look: RankCall) -> bool:
+    """``if name.startswith(f"rank{rank}-")``: of all that is there a rank takes what is its own."""
+    asked = (one for one in run.calls if one.method in _PICKS and one.function is look.function)
+    return any(
+        any(value.by_rank for value in one.args)
+        and any(thing.call is look for value in one.inputs for thing in value.sources())
+        for one in asked
+    )
 
 
 def _is_told(path: RankValue) -> bool:

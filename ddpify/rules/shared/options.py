@@ -76,3 +76,11 @@ def default_of(run: Run, value: RankValue) -> object:
     given = [one.kwargs.get("default") for one in added if not is_local_rank(one)]
     found = [one.constant if one is not None else None for one in given]
     return found[0] if found and all(one == found[0] for one in found) else None
+
+
+def help_of(run: Run, value: RankValue) -> str:
+    """What the program says of an option to those who ask for help."""
+    names = {option_of(thing) for thing in value.things}
+    added = (one for one in additions(run) if names == {destination(one)})
+    said = (one.kwargs["help"].constant for one in added if "help" in one.kwargs)
+    return next((one for one in said if isinstance(one, str)), "")
