@@ -17,11 +17,11 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankGuard, RankLoop, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, IDENTITY, RANDOM, RANK, SYNCED, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.settled import answer, settle
 from ddpify.ranks.trace import Branch, End, Item, Repeat, Split
-from ddpify.ranks.values import asks_presence, key_of, merge, narrowed, truth
+from ddpify.ranks.values import asks_presence, merge, narrowed
 
 _INIT = f"{words.DIST}init_process_group"
-_NOT = "not "  # so begins the key of a condition that is another one's opposite
 
 
 def branch(
@@ -70,8 +70,7 @@ def _of_several(
     here = results[0 if holds else 1]
     if here[0] != live:
         return [live, live], results
-    key = key_of(test)
-    m.settled[key.removeprefix(_NOT)] = holds is not key.startswith(_NOT)
+    settle(m, test, holds)
     none: tuple[int, list[Item], dict[Any, Any]] = (0, [], {})
     return ([live, 0], [here, none]) if holds else ([0, live], [none, here])
 
@@ -80,19 +79,10 @@ def may(m: RankMachine, test: RankValue, live: int, holds: bool) -> int:
     """The ranks for which a condition may be ``holds``."""
     ranks = 0
     for rank in (0, 1):
-        known = _answer(m, test.atoms[rank])
+        known = answer(m, test.atoms[rank])
         if live & (1 << rank) and (known is None or known is holds):
             ranks |= 1 << rank
     return ranks
-
-
-def _answer(m: RankMachine, atom: Any) -> bool | None:
-    """What a condition comes to, as far as is known; some only hold, or not, for several."""
-    if not isinstance(atom, Symbol) or not m.settled:
-        return truth(atom)
-    negated = atom.key.startswith(_NOT)
-    settled = m.settled.get(atom.key.removeprefix(_NOT))
-    return settled if settled is None else settled is not negated
 
 
 def is_local(m: RankMachine, test: RankValue, live: int) -> bool:
@@ -101,7 +91,7 @@ def is_local(m: RankMachine, test: RankValue, live: int) -> bool:
         return False  # one rank has what the other sent
     if asks_presence(test):
         return False
-    unknown = any(live & (1 << r) and truth(test.atoms[r]) is None for r in (0, 1))
+    unknown = any(live & (1 << r) and answer(m, test.atoms[r]) is None for r in (0, 1))
     apart = live == ALL and test.by_rank and _told_apart(test)
     return unknown and (apart or own(m, test.origins))
 
@@ -140,7 +130,7 @@ def _add_condition(
         guard = RankGuard(test, node, f.module, True, live)
         m.items.append(Split(guard, arms, live, narrowing.agreed_where(m, test)))
     else:
-        known = [(atom, truth(atom)) for atom in test.atoms]
+        known = [(atom, answer(m, atom)) for atom in test.atoms]
         tests = [atom if holds is None else holds for atom, holds in known]
         m.items.append(Branch((tests[0], tests[1]), arms, live))
 

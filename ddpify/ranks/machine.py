@@ -68,6 +68,7 @@ class RankReader(Journal):
         self.choices: dict[str, tuple[str, RankValue, RankValue]] = {}
         self.deciding: set[str] = set()  # the conditions between them
         self.settled: dict[str, bool] = {}  # conditions on which the group was opened
+        self.within: dict[str, tuple[float, float]] = {}  # numbers that they ask
         self.submodules: dict[tuple[Module, str, int], RankValue | None] = {}
         self.namespaces: dict[Module, RankThing] = {}
         self.resolving: set[tuple[Module | ClassDefinition, str]] = set()

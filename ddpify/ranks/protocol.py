@@ -50,6 +50,7 @@ class RankMachine(Protocol):
     choices: dict[str, tuple[str, RankValue, RankValue]]  # by what was made of two
     deciding: set[str]
     settled: dict[str, bool]
+    within: dict[str, tuple[float, float]]
     reread: list[ast.AST]
     closures: dict[RankThing, RankFrame | None]
     classes: dict[ClassDefinition, RankThing]
