@@ -17,7 +17,6 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankGuard, RankLoop, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, IDENTITY, RANDOM, RANK, SYNCED, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.settled import answer, settle
 from ddpify.ranks.trace import Branch, End, Item, Repeat, Split
 from ddpify.ranks.values import asks_presence, merge, narrowed
 
@@ -70,7 +69,7 @@ def _of_several(
     here = results[0 if holds else 1]
     if here[0] != live:
         return [live, live], results
-    settle(m, test, holds)
+    m.settled.settle(test, holds)
     none: tuple[int, list[Item], dict[Any, Any]] = (0, [], {})
     return ([live, 0], [here, none]) if holds else ([0, live], [none, here])
 
@@ -79,7 +78,7 @@ def may(m: RankMachine, test: RankValue, live: int, holds: bool) -> int:
     """The ranks for which a condition may be ``holds``."""
     ranks = 0
     for rank in (0, 1):
-        known = answer(m, test.atoms[rank])
+        known = m.settled.answer(test.atoms[rank])
         if live & (1 << rank) and (known is None or known is holds):
             ranks |= 1 << rank
     return ranks
@@ -91,7 +90,7 @@ def is_local(m: RankMachine, test: RankValue, live: int) -> bool:
         return False  # one rank has what the other sent
     if asks_presence(test):
         return False
-    unknown = any(live & (1 << r) and answer(m, test.atoms[r]) is None for r in (0, 1))
+    unknown = any(live & (1 << r) and m.settled.answer(test.atoms[r]) is None for r in (0, 1))
     apart = live == ALL and test.by_rank and _told_apart(test)
     return unknown and (apart or own(m, test.origins))
 
@@ -130,7 +129,7 @@ def _add_condition(
         guard = RankGuard(test, node, f.module, True, live)
         m.items.append(Split(guard, arms, live, narrowing.agreed_where(m, test)))
     else:
-        known = [(atom, answer(m, atom)) for atom in test.atoms]
+        known = [(atom, m.settled.answer(atom)) for atom in test.atoms]
         tests = [atom if holds is None else holds for atom, holds in known]
         m.items.append(Branch((tests[0], tests[1]), arms, live))
 

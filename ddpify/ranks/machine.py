@@ -35,6 +35,7 @@ from ddpify.ranks.model import ALL, RankCall, RankGuard, RankLoop, RankThing, Ra
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.origins import RANK, Origin
 from ddpify.ranks.run import Run
+from ddpify.ranks.settled import Settled
 from ddpify.ranks.trace import Event, Inline, Item, Unread
 from ddpify.ranks.values import constant
 
@@ -67,8 +68,7 @@ class RankReader(Journal):
         )  # what all ranks have made at its first use
         self.choices: dict[str, tuple[str, RankValue, RankValue]] = {}
         self.deciding: set[str] = set()  # the conditions between them
-        self.settled: dict[str, bool] = {}  # conditions on which the group was opened
-        self.within: dict[str, tuple[float, float]] = {}  # numbers that they ask
+        self.settled = Settled()  # what the opening of the group has answered
         self.submodules: dict[tuple[Module, str, int], RankValue | None] = {}
         self.namespaces: dict[Module, RankThing] = {}
         self.resolving: set[tuple[Module | ClassDefinition, str]] = set()

@@ -17,6 +17,7 @@ from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankThing, RankVal
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.origins import Origin
 from ddpify.ranks.run import Run
+from ddpify.ranks.settled import Settled
 from ddpify.ranks.trace import Item
 from ddpify.source import Site
 
@@ -49,8 +50,7 @@ class RankMachine(Protocol):
     made: set[tuple[ast.If, RankThing]]
     choices: dict[str, tuple[str, RankValue, RankValue]]  # by what was made of two
     deciding: set[str]
-    settled: dict[str, bool]
-    within: dict[str, tuple[float, float]]
+    settled: Settled
     reread: list[ast.AST]
     closures: dict[RankThing, RankFrame | None]
     classes: dict[ClassDefinition, RankThing]
