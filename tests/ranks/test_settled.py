@@ -1,4 +1,4 @@
-"""What is answered behind ``if …: init_process_group()``: the same question, also in other words."""
+"""What is answered behind ``if …: init_process_group()``: the question, also in other words."""
 
 from __future__ import annotations
 
