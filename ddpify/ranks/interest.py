@@ -26,6 +26,7 @@ _FRAMEWORK = re.compile(
     r"(?:from|import)[ \t][\w., \t]*"
     r"\b(?:accelerate|deepspeed|horovod|mpi4py|(?:pytorch_)?lightning)"
 )
+_METRICS = "torchmetrics"  # its objects put together what all ranks have, where they compute
 _FRAMEWORKS = ("accelerate", "deepspeed", "horovod", "mpi4py", "lightning")
 # What a program with the Hugging Face Trainer asks where it means several processes.
 ASKED = (
@@ -40,7 +41,7 @@ _HOT = tuple(
     " spawn( Accelerator Fabric Trainer DataLoader Sampler Dataset nn.Module nn.Sequential"
     " torch.compile deepcopy .parameters() .Adam .SGD optim. backward( prepare( .apply( no_grad"
     " autocast time.time monotonic perf_counter random shuffle environ parse_args yield"
-    " instantiate LightningCLI sys.exit".split()
+    " instantiate LightningCLI sys.exit torchmetrics.".split()
 )
 # What a model's forward, entered at every call, has to say.
 _NARROW = re.compile(
@@ -61,7 +62,7 @@ _DRAWS = re.compile(
 # Imports from which collectives may come.
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+((?:torch|accelerate|lightning)[\w.]*)[ \t]+import[ \t]*"
-    r"(\([^)]*\)|[^\n]*)|import[ \t]+(torch\.[\w.]+)[ \t]+as[ \t]+(\w+))",
+    r"(\([^)]*\)|[^\n]*)|import[ \t]+(torch(?:\.|metrics)[\w.]*)[ \t]+as[ \t]+(\w+))",
     re.MULTILINE,
 )
 _IMPORTED = re.compile(r"([*\w]+)(?:[ \t]+as[ \t]+(\w+))?")
@@ -103,7 +104,8 @@ def says(text: str, words: tuple[str, ...]) -> bool:
 def called_here(text: str) -> re.Pattern[str] | None:
     """How a file spells calls of collectives: ``td.``, ``reduce(``; None if it imports none."""
     found: set[str] = set()
-    for match in _IMPORT.finditer(text) if says(text, _DISTRIBUTED + _FRAMEWORKS) else ():
+    concerned = says(text, (*_DISTRIBUTED, *_FRAMEWORKS, _METRICS))
+    for match in _IMPORT.finditer(text) if concerned else ():
         place, names, module, alias = match.groups()
         if module:
             found.update(_spelled(module, alias))
@@ -119,9 +121,9 @@ def _spelled(name: str, alias: str) -> Iterator[str]:
     if name == f"{words.DIST}*":
         yield from (f"{op}(" for op in words.COLLECTIVES)
     known = words.canonical(name)
-    if known in _COMMUNICATING:
+    if known in _COMMUNICATING or known.startswith(f"{_METRICS}."):
         yield f"{alias}("
-    elif any(one.startswith(f"{known}.") for one in _COMMUNICATING):
+    elif known == _METRICS or any(one.startswith(f"{known}.") for one in _COMMUNICATING):
         yield f"{alias}."
 
 
