@@ -10,6 +10,7 @@ from ddpify.ranks import mixing, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import BATCHES, IDENTITY, PART, PIECE, RANK, STRIDE
+from ddpify.ranks.padded import longest
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 
@@ -25,9 +26,9 @@ def size(one: RankCall, of: RankValue) -> RankValue | None:
     own = picked.in_number(of) if one.method != "dim" else frozenset()
     told = not of.has(RANK)
     agreed = frozenset(origin for origin in made.origins if told and origin.kind in IDENTITY)
-    value = replace(made, origins=agreed | own)
     axis = one.arg(0, "dim")
     first = axis is None or axis.constant in (None, 0)
+    value = replace(made, origins=agreed.union(own, () if first else longest(of)))
     return mixing.counted(value, of, one.site) if first else value
 
 

@@ -21,6 +21,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import ITEM, SYNCED, Symbol, of_one_rank
+from ddpify.ranks.padded import longest
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import Sized, is_world_size
 from ddpify.ranks.values import key_of, text
@@ -148,7 +149,9 @@ def axis(value: RankValue, shape: RankValue, index: RankValue) -> RankValue:
     """``batch.shape[1]``: how long a sample is, which is no count of samples."""
     named = (*(thing.name for thing in shape.things), text(shape.atoms[0]))
     of_shape = any(name.rpartition(".")[2] == "shape" for name in named)
-    return _without(value, {Of.COUNT}) if of_shape and index.constant not in (None, 0) else value
+    if not of_shape or index.constant in (None, 0):
+        return value
+    return _without(replace(value, origins=value.origins.union(longest(shape))), {Of.COUNT})
 
 
 def combined(
