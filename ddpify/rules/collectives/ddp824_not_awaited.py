@@ -50,7 +50,7 @@ def lint(run: Run) -> Iterable[Finding]:
         if collective(call) is not None and not is_literal_keyword(call, "async_op"):
             continue  # a wrapper, which may ask for it before it goes on
         for at, fills in touched(run, call):
-            yield _too_early(call, at, not fills)
+            yield _too_early(run, call, at, not fills)
     yield from _of_hooks(run)
 
 
@@ -98,7 +98,8 @@ def _of_last(one: LastHandle) -> Finding:
     )
 
 
-def _too_early(call: RankCall, at: Site, sends: bool) -> Finding:
+def _too_early(run: Run, call: RankCall, at: Site, sends: bool) -> Finding:
+    where = _beside(run, call, at)
     what = (
         "this is changed before the wait: what arrives is the old value, the new or a part of both"
     )
@@ -106,12 +107,28 @@ def _too_early(call: RankCall, at: Site, sends: bool) -> Finding:
         what = "this is used before the wait: it holds the old value, the new or a part of both"
     return Finding(
         "DDP824",
-        at,
+        where,
         what,
         Severity.ERROR,
         advice="call wait() first, or use another tensor",
-        because=((call.site, "sent here" if sends else "begun here"),),
+        because=(
+            (call.site, "sent here" if sends else "begun here"),
+            *(((at, "changed here" if sends else "used here"),) if at != where else ()),
+        ),
     )
+
+
+def _beside(run: Run, call: RankCall, at: Site) -> Site:
+    """The call that leads there from the function that has the handle, where one does: who reads
+    only the helper, ``fill(buffer)``, finds nothing wrong in it."""
+    if call.function is None or at.within(call.function.site):
+        return at
+    leads = (
+        one.site
+        for one in run.calls
+        if one.function is call.function and one.target and at.within(one.target.site)
+    )
+    return next(leads, at)
 
 
 def _finding(
