@@ -19,7 +19,10 @@ _FLOATS: Final = frozenset(
 _BY_VALUE: Final = {f"{_MODULE}array": 0, f"{_MODULE}full": 1, f"{_MODULE}arange": 0}
 _INTEGERS: Final = f"{_MODULE}random.default_rng.integers"  # int64, where no type is asked for
 _PLACES: Final = {"zeros": 1, "ones": 1, "empty": 1, "array": 1, "full": 2}
-_KEEPING: Final = frozenset("copy reshape ravel flatten max min sum mean std".split())
+# Of integers these are float64, of floats they have their type.
+_MEANS: Final = frozenset("mean std var average median percentile quantile".split())
+_JOINS: Final = frozenset("stack concatenate vstack hstack column_stack".split())
+_KEEPING: Final = frozenset("copy reshape ravel flatten max min sum".split()) | _MEANS | _JOINS
 _KINDS: Final = {float: "float64", int: "int64", bool: "bool"}
 _CODES: Final = {"d": "float64", "f": "float32"}
 _TYPES: Final = frozenset("float64 float32 float16 int64 int32 uint8".split())
@@ -36,9 +39,14 @@ def of_sklearn(kept: RankThing) -> str | None:
     """The type of what scikit-learn keeps under this name, if it has always the same."""
     base, _, last = kept.name.rpartition(".")
     call = kept.receiver.call if kept.receiver is not None else None
-    plain = kept.name in _TABLES and call is not None and not call.given  # `as_frame=True`
+    plain = kept.name in _TABLES and call is not None and not _is_frame(call)
     fitted = last in _FITTED and base in (_SCALER, f"{_SCALER}.fit")
     return "float64" if fitted or plain else None
+
+
+def _is_frame(call: RankCall) -> bool:
+    """``as_frame=True``; of columns each has its type."""
+    return call.args != () or not call.kwargs.keys() <= {"scaled"}
 
 
 def makes(name: str) -> bool:
@@ -62,9 +70,11 @@ def made(call: RankCall, rank: int, read: Read) -> str | None:
     if call.name in _BY_VALUE:
         return _of_values(call, rank)
     of = call.receiver if call.name.rpartition(".")[0] != "numpy" else call.arg(0, "a")
-    kind = read(of, rank) if of is not None else None
+    joined = (of.items or () if of is not None else ()) if call.method in _JOINS else (of,)
+    kinds = {read(one, rank) if one is not None else None for one in joined}
+    kind = kinds.pop() if len(kinds) == 1 else None
     if kind == "int64":
-        return "float64" if call.method in ("mean", "std") else kind
+        return "float64" if call.method in _MEANS else kind
     return kind if kind is not None and kind.startswith("float") else None  # short ones grow
 
 
