@@ -45,17 +45,32 @@ def bypasses(run: Run) -> Iterator[tuple[RankCall, RankCall, Wrap]]:
                 yield call, backward, wrap
 
 
-def handed_on(call: RankCall, wrap: Wrap) -> tuple[RankCall, ast.expr] | None:
-    """The call that takes the module out of the wrapper, for a function that calls what it is
-    given, and how it says that: ``cost(model.module, batch)``."""
-    owner = call.node.func
-    own = call.function.parameters if call.function is not None else ()
-    if not call.stack or not isinstance(owner, ast.Name) or owner.id not in own:
-        return None
-    given = call.stack[-1]
-    written = (*given.node.args, *(one.value for one in given.node.keywords))
-    out = [one for one in written if isinstance(one, ast.Attribute) and one.attr == "module"]
-    return (given, out[0]) if len(out) == 1 and comes_after(given, wrap) else None
+def handed_on(call: RankCall, backward: RankCall, wrap: Wrap) -> tuple[RankCall, ast.expr] | None:
+    """The call that gives the module inside to a function which calls what it is given, and leaves
+    the backward to others, and how it says that: ``cost(unwrap(model), batch).backward()``."""
+    owner, found = call.node.func, None
+    for given in reversed(call.stack):
+        own = given.target.parameters if given.target is not None else ()
+        if not isinstance(owner, ast.Name) or owner.id not in own or not comes_after(given, wrap):
+            break
+        if given.target is backward.function:
+            break
+        bare = [node for node, value in _arguments(given) if _is_inside(value, wrap)]
+        if len(bare) != 1:
+            break
+        found, owner = (given, bare[0]), bare[0]
+    return found
+
+
+def _arguments(call: RankCall) -> Iterator[tuple[ast.expr, RankValue]]:
+    yield from zip(call.node.args, call.args, strict=False) if not call.star else ()
+    for word in call.node.keywords:
+        if word.arg in call.kwargs:
+            yield word.value, call.kwargs[word.arg]
+
+
+def _is_inside(value: RankValue, wrap: Wrap) -> bool:
+    return value.things != () and all(map(wrap.holds, value.things))
 
 
 def _is_averaged(run: Run, backward: RankCall, wrap: Wrap) -> bool:

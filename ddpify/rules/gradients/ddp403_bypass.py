@@ -138,7 +138,7 @@ def _finding(site: Site, message: str) -> Finding:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per call that goes around the wrapper into a loss."""
     for call, backward, wrap in bypasses(run):
-        handed = handed_on(call, wrap)
+        handed = handed_on(call, backward, wrap)
         where, said = handed or (call, call.node.func)
         yield Finding(
             "DDP403",
