@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import key_of, text
 from ddpify.ranks.words import DDP
 from ddpify.rules.shared.meetings import one_path
 from ddpify.rules.shared.outputs import CHECKPOINTS
@@ -131,10 +133,22 @@ def plain_into_wrapper(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
             continue
         for load in (read[thing] for thing in given.things if thing in read):
             yield from ((call, save) for save in _plain_saves(run, load))
+        of, entry = _entry(given)
+        for load in (one for one in read.values() if of and key_of(one.result or given) == of):
+            yield from ((call, save) for save in _plain_saves(run, load, entry))
 
 
-def _plain_saves(run: Run, load: RankCall) -> Iterator[RankCall]:
-    """The writing of the state of a model inside a wrapper to the file that is loaded."""
+def _entry(value: RankValue) -> tuple[str, str]:
+    """``checkpoint`` and "model" of ``checkpoint["model"]``."""
+    atom = value.atoms[0]
+    kind, *parts = (atom.parts if isinstance(atom, Symbol) else ()) or ("",)
+    named = kind == ITEM and isinstance(parts[1], str)
+    return (text(parts[0]), parts[1]) if named else ("", "")
+
+
+def _plain_saves(run: Run, load: RankCall, entry: str = "") -> Iterator[RankCall]:
+    """The writing of the state of a model inside a wrapper to the file that is loaded, or under
+    an entry of it."""
     path = load.arg(0, "f")
     states = {
         thing
@@ -148,7 +162,8 @@ def _plain_saves(run: Run, load: RankCall) -> Iterator[RankCall]:
         state, where = call.arg(0, "obj"), call.arg(1, "f")
         if state is None or where is None or path is None or not one_path(where, path):
             continue
-        if not states.isdisjoint(state.things):
+        kept = dict(state.keys or ()).get(entry) if entry else state
+        if kept is not None and not states.isdisjoint(kept.things):
             yield call
 
 
