@@ -45,10 +45,19 @@ def _several(info: ClassDefinition) -> Iterator[str]:
         if not isinstance(target, ast.Attribute) or not isinstance(made, ast.Call):
             continue
         if qualified_call(info, made) in _LISTS and len(made.args) == 1:
-            given = made.args[0]
-            entries = given.values if isinstance(given, ast.Dict) else getattr(given, "elts", [])
+            entries = _entries(made.args[0])
             if len(entries) > 1 and all(qualified_call(info, one) in LAYERS for one in entries):
                 yield target.attr
+
+
+def _entries(given: ast.expr) -> list[ast.expr]:
+    """What a list or a dict is made of; of a comprehension the one expression twice, for nobody
+    chooses among one."""
+    if isinstance(given, ast.Dict):
+        return given.values
+    if isinstance(given, ast.DictComp):
+        return [given.value] * 2
+    return [given.elt] * 2 if isinstance(given, ast.ListComp) else getattr(given, "elts", [])
 
 
 def _picked(forward: FunctionDefinition, name: str) -> tuple[ast.Subscript, str] | None:
@@ -75,7 +84,21 @@ def _varies(run: Run, call: RankCall, place: int, by: str) -> bool:
         return False
     rounds = [loop for loop in call.loops if any(loop in one.loops for one in after)]
     numbers = {name for loop in rounds for name in _numbers(loop)}
-    return value.has(RANDOM) or not numbers.isdisjoint(_names(call, node))
+    return value.has(RANDOM) or not numbers.isdisjoint(_names(*_said(call, node)))
+
+
+def _said(call: RankCall, node: ast.expr) -> tuple[RankCall, ast.expr]:
+    """An argument where it is more than what the function was given itself: ``step(task)``."""
+    for given in reversed(call.stack):
+        own = given.target.parameters if given.target is not None else ()
+        if not isinstance(node, ast.Name) or node.id not in own:
+            break
+        bound = given.receiver is not None and given.target is not None and given.target.owner
+        there = given.node_of(own.index(node.id) - bool(bound), node.id)
+        if there is None:
+            break
+        call, node = given, there
+    return call, node
 
 
 def _numbers(loop: RankLoop) -> Iterator[str]:
