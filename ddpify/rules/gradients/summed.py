@@ -14,9 +14,11 @@ from ddpify.rules.shared.wrapped import backwards, forwards, live, wraps
 def summed(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """Backwards of a sum, with the call that sums."""
     calls = {call for wrap in wraps(run) for call in forwards(run, wrap)}
+    hooked = any(run.methods("register_comm_hook"))  # it may sum, where DDP would average
     for backward in backwards(run) if calls else ():
         assert backward.receiver is not None
-        made = made_by(_of_all(backward.receiver))
+        loss = backward.receiver if hooked else _of_all(backward.receiver)
+        made = made_by(loss)
         if made is None or calls.isdisjoint(t.call for t in live(backward.receiver)):
             continue
         if one_by_one(backward.receiver) or Of.PART in marks(backward.receiver):
