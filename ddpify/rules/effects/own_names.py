@@ -20,6 +20,8 @@ from ddpify.site import Site
 
 _MAKES_NONE: Final = ("os.", "builtins.", "pathlib.", "torch.distributed.", "logging.")
 
+_FOLDERS: Final = ("save_pretrained", "copytree")  # they make the folder themselves
+
 _TIME: Final = re.compile(r"%-?[HIMSfsTXcrR]")
 _DAYS: Final = frozenset({"datetime.date.today", "date.today"})
 
@@ -62,7 +64,7 @@ def unmade(run: Run) -> Iterator[tuple[Origin, RankCall, RankCall]]:
     alone = [one for one in dirs if one[0].ranks in (RANK0, RANK1) and _by_moment(one[1])]
     for write in (*files(run), *checkpoints(run)) if alone else ():
         path, call = write.path, write.call
-        if path is None or call.method == "save_pretrained" or caught(call) or in_doubt(run, call):
+        if path is None or call.method in _FOLDERS or caught(call) or in_doubt(run, call):
             continue
         for making, folder in alone:
             rank = RANK1 if making.ranks == RANK0 else RANK0
