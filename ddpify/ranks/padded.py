@@ -9,7 +9,7 @@ from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import BATCHES, DATA, Origin
 from ddpify.ranks.words import LOADER
 
-_PADS: Final = "pad_sequence"
+_PADS: Final = "torch.nn.utils.rnn.pad_sequence"
 
 
 def longest(value: RankValue) -> Iterator[Origin]:
@@ -19,9 +19,9 @@ def longest(value: RankValue) -> Iterator[Origin]:
         call = thing.call
         if call is None:
             continue
-        if thing.name.endswith(_PADS) and call.result is not None:
+        if thing.name == _PADS and call.result is not None:
             yield from (one for one in call.result.origins if one.kind == DATA)
         collate = call.arg(6, "collate_fn") if thing.name == LOADER else None
         functions = (t.info for t in collate.things if t.kind == "function") if collate else ()
-        if any(f"{_PADS}(" in one.text for one in functions):
+        if any("pad_sequence" in one.called() for one in functions):
             yield Origin(DATA, BATCHES, call.site)

@@ -9,6 +9,8 @@ from ddpify.ranks.run import Run
 from ddpify.rules.shared.syntax import scope
 
 _FILLS = frozenset(("append", "extend", "insert"))
+_WRITES = frozenset(("write", "writelines"))
+_IDLE = frozenset(("close", "flush", "__enter__", "__exit__"))
 _ASKS = frozenset(("print", "len", "enumerate"))
 
 
@@ -16,12 +18,12 @@ def one_adds(run: Run, call: RankCall) -> bool:
     """``for line in lines: log.write(line)`` where ``lines.append(…)`` is of one rank: the file is
     opened to add to, so that the other ranks, whose lists are empty, leave it as it is."""
     opened = set(call.result.things) if call.result is not None else set()
-    adds = [
+    uses = [
         one
-        for one in run.methods("write", "writelines")
-        if one.receiver is not None and not opened.isdisjoint(one.receiver.things)
+        for one in run.calls
+        if one.method not in _IDLE and any(not opened.isdisjoint(v.things) for v in one.inputs)
     ]
-    return bool(adds) and all(_is_of_one(run, one) for one in adds)
+    return bool(uses) and all(one.method in _WRITES and _is_of_one(run, one) for one in uses)
 
 
 def _is_of_one(run: Run, add: RankCall) -> bool:
@@ -50,27 +52,22 @@ def _is_filled_by_one(run: Run, add: RankCall, name: str) -> bool:
         and isinstance(node.value, ast.List)
         and not node.value.elts
     ]
-    nodes = {
-        node.func.value
-        for node in ast.walk(here)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in _FILLS
-    }
-    if any(_is_handed_on(node, named) for node in ast.walk(here)):
-        return False
-    filled = nodes & set(named)
+    filled: set[ast.expr] = set()
+    seen: set[ast.expr] = {*bound}
+    for node in ast.walk(here):
+        if isinstance(node, ast.For):
+            seen.add(node.iter)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            seen |= set(node.args) if node.func.id in _ASKS else set()
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            filled |= {node.func.value} if node.func.attr in _FILLS else set()
+    if not set(named) <= seen | filled:
+        return False  # another name for it, or what may fill it: nobody knows
     fills = [
         one
         for one in run.methods(*_FILLS)
         if isinstance(one.node.func, ast.Attribute) and one.node.func.value in filled
     ]
-    return len(empty) == len(bound) > 0 and all(one.ranks in (RANK0, RANK1) for one in fills)
-
-
-def _is_handed_on(node: ast.AST, named: list[ast.Name]) -> bool:
-    """Whether a call is given the list, and may fill it."""
-    asks = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _ASKS
-    if not isinstance(node, ast.Call) or asks:
-        return False
-    return any(one in named for one in (*node.args, *(word.value for word in node.keywords)))
+    read = {one.node.func.value for one in fills if isinstance(one.node.func, ast.Attribute)}
+    known = len(empty) == len(bound) > 0 and filled.intersection(named) <= read
+    return known and all(one.ranks in (RANK0, RANK1) for one in fills)
