@@ -63,11 +63,12 @@ def _is_filled_by_one(run: Run, add: RankCall, name: str) -> bool:
             filled |= {node.func.value} if node.func.attr in _FILLS else set()
     if not set(named) <= seen | filled:
         return False  # another name for it, or what may fill it: nobody knows
+    filled.intersection_update(named)
     fills = [
         one
         for one in run.methods(*_FILLS)
         if isinstance(one.node.func, ast.Attribute) and one.node.func.value in filled
     ]
     read = {one.node.func.value for one in fills if isinstance(one.node.func, ast.Attribute)}
-    known = len(empty) == len(bound) > 0 and filled.intersection(named) <= read
+    known = len(empty) == len(bound) > 0 and filled <= read
     return known and all(one.ranks in (RANK0, RANK1) for one in fills)
