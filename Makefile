@@ -12,7 +12,7 @@ test: lint types pytest
 $(READY): pyproject.toml tests/constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint tests/constraints.txt torch
-	$(BIN)/pip install --quiet --constraint tests/constraints.txt --editable '.[dev,runtime,verify]'
+	$(BIN)/pip install --quiet --constraint tests/constraints.txt --editable '.[dev,docs,mcp,runtime,server,verify]'
 	touch $@
 
 lint: $(READY)

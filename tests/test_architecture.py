@@ -48,8 +48,17 @@ VERIFY = {
 OURS: dict[str, set[str]] = {
     "": set(),  # ddpify/__init__.py
     "__main__": {"cli"},
-    "cli": {"__version__", "commands", "pipeline", "report", "settings", "outcome", "write"},
-    "commands": {"commands", "converting", "pipeline", "report", "roots", "settings", "outcome"}
+    "cli": {"__version__", "commands"},
+    "commands": {
+        "commands",
+        "converting",
+        "pipeline",
+        "report",
+        "roots",
+        "settings",
+        "outcome",
+        "write",
+    }
     | {f"checking.{name}" for name in "actions catalogue causes codes fixing model run".split()}
     | {"advice.advise", "advice.choice", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},

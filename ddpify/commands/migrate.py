@@ -1,0 +1,100 @@
+"""``ddpify migrate``: the change, written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ddpify.commands.diff import show_dry_run
+from ddpify.commands.shared import (
+    CLEAN,
+    Stop,
+    color_flag,
+    format_flag,
+    paths_argument,
+    project_options,
+    refuse,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from ddpify.outcome import Outcome
+
+
+@click.command()
+@paths_argument
+@click.option("--inplace", is_flag=True, help="Write the changes into the project.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the migrated project into DIR; the original stays as it is.",
+)
+@click.option("--force", is_flag=True, help="Change files with uncommitted changes, too.")
+@project_options
+@format_flag("text", "json")
+@color_flag
+def migrate(
+    paths: tuple[Path, ...],
+    inplace: bool,
+    output: Path | None,
+    force: bool,
+    form: str,
+    color: bool | None,
+    **flags: object,
+) -> int:
+    """Rewrite training scripts for torchrun.
+
+    PATHS are the script that is run (several are fine), the shell script that runs it, or the
+    project's folder. Without --inplace or -o the diff is printed and nothing is written.
+    """
+    if inplace and output:
+        raise Stop("--inplace and -o exclude each other: choose one.")
+    settings = settings_of(paths, flags)
+    from ddpify import pipeline
+
+    outcome = pipeline.migrate(paths, settings)
+    if outcome.refusals:
+        return refuse(outcome, form)
+    if not inplace and output is None:
+        return show_dry_run(outcome, form, color)
+    written = _write(outcome, output, force)
+    _show_written(outcome, output or outcome.root, written, form)
+    return CLEAN
+
+
+def _show_written(outcome: Outcome, target: Path, written: Sequence[Path], form: str) -> None:
+    from ddpify.report import json, text
+
+    if form == "json":
+        click.echo(json.render(outcome, written), nl=False)
+    else:
+        click.echo(text.summary(outcome, text.prefix(target), written), nl=False)
+
+
+def _write(outcome: Outcome, output: Path | None, force: bool) -> Sequence[Path]:
+    from ddpify import write
+
+    try:
+        if output is not None:
+            write.write_to(outcome.changes, outcome.root, output, outcome.files, force)
+        else:
+            if not force:
+                _stop_on_dirty(outcome)
+            write.apply(outcome.changes, outcome.root)
+        return [(output or outcome.root) / change.path for change in outcome.changes]
+    except write.WriteError as error:
+        raise Stop(str(error)) from error
+
+
+def _stop_on_dirty(outcome: Outcome) -> None:
+    from ddpify import write
+
+    dirty = write.dirty_files([change.path for change in outcome.changes], outcome.root)
+    if dirty:
+        names = ", ".join(str(name) for name in dirty)
+        raise Stop(f"{names}: uncommitted changes; commit them, or use --force or -o DIR.")
