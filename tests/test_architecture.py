@@ -72,6 +72,7 @@ OURS: dict[str, set[str]] = {
     "names": set(),
     "site": set(),
     "programs": set(),
+    "steps": set(),
     "roots": {"installs", "python"},
     "installs": {"python.imports", "settings"},
     "source": {"literals", "respelling", "site"},
@@ -86,7 +87,8 @@ OURS: dict[str, set[str]] = {
     "facts": {"configs", "source", "facts", "names", "project", "python", "roots"},
     "facts.model": {"source", "facts"},
     # The reading of programs that are distributed already knows neither facts nor rules.
-    "ranks": {"configs", "names", "project", "python", "ranks", "roots", "site", "source"},
+    "ranks": {"configs", "names", "project", "python", "ranks", "roots", "site", "source"}
+    | {"steps"},
     # What facts propose is read by ranks: the one place that knows both sides' findings.
     "disposal": {"accepting", "facts.model", "lint", "mending", "outcome", "plan", "rules.base"}
     | {"reading", "settings", "source"},
@@ -101,7 +103,7 @@ OURS: dict[str, set[str]] = {
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},
     "lint": {"launchers.lone_starts", "programs", "ranks", "rules.base", "rules.registry", "source"}
-    | {"site"},
+    | {"site", "steps"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
     # are its own.
     "rules": set(),
@@ -123,12 +125,13 @@ OURS: dict[str, set[str]] = {
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.
-    "checking": {"checking", "programs", "rules.base", "roots", "settings", "site"},
+    "checking": {"checking", "programs", "rules.base", "roots", "settings", "site", "steps"},
     "checking.cache": {"__version__", "checking", "programs", "rules.base"},
     "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
     "checking.copies": {"launching", "rules.base", "vendor"},
-    "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"},
-    "checking.fixing": {"checking.suppress", "plan", "rewrite", "rules.base", "source"},
+    "checking.hearing": {"checking", "rules.base", "settings", "source"},
+    "checking.judge": {"checking", "launchers", "lint", "rules.base", "site", "steps"},
+    "checking.fixing": {"checking.codes", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
     | {"write"},

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify.checking.causes import causes
-from ddpify.checking.codes import UNREADABLE
+from ddpify.checking.codes import UNREADABLE, UNUSED
 from ddpify.checking.files import is_python
 from ddpify.checking.fixing import Fixed, fix
 from ddpify.checking.model import Checked, CheckError, CheckRequest
 from ddpify.checking.noqa import Shell, in_shell, with_noqa
 from ddpify.checking.run import check
-from ddpify.checking.suppress import UNUSED
 from ddpify.plan import Change
 from ddpify.rules.base import Finding
 from ddpify.settings import load

@@ -29,7 +29,6 @@ class CheckRequest:
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
     assume_distributed: bool = False
-    jobs: int = 1
     cache: bool = True
     cache_dir: Path | None = None
     stdin: Path | None = None

@@ -69,15 +69,6 @@ _COUNTED = ("text", "concise", "json")
 )
 @click.option("--show-source", is_flag=True, help="With the lines of source they are about.")
 @click.option("--statistics", is_flag=True, help="Print only how often each rule is broken.")
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=1,
-    show_default=True,
-    help="Processes; each parses what it needs, so that more pay for many scripts only.",
-)
 @click.option("--no-cache", is_flag=True, help="Neither use nor write the cache.")
 @click.option(
     "--cache-dir",
@@ -147,13 +138,6 @@ class _CheckFlags:
         return str(self._given["form"])
 
     @property
-    def jobs(self) -> int:
-        """How many processes."""
-        value = self._given["jobs"]
-        assert isinstance(value, int)
-        return value
-
-    @property
     def colored(self) -> bool:
         """Whether to colour what goes to the terminal."""
         value = self._given["color"]
@@ -219,7 +203,6 @@ def _asked(paths: tuple[Path, ...], flags: _CheckFlags) -> CheckRequest:
         flags.codes("ignore"),
         flags.codes("extend_select"),
         flags.on("assume_distributed"),
-        flags.jobs,
         not flags.on("no_cache"),
         flags.path("cache_dir"),
         force_exclude=flags.on("force_exclude"),
