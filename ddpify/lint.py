@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -19,7 +19,7 @@ from ddpify.ranks.words import LOOPS, TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.source import LATER, Site, Span
-from ddpify.steps import Step, untold
+from ddpify.steps import StepListener, untold
 
 if TYPE_CHECKING:
     from ddpify.launchers.lone_starts import LoneStarts
@@ -114,7 +114,7 @@ def lint(
     assume_distributed: bool = False,
     wants: Callable[[str], bool] = lambda code: True,
     launchers: Sequence[Path] = (),
-    step: Step = untold,
+    step: StepListener = untold,
 ) -> Linted:
     """Read the project of ``files`` and judge it.
 
@@ -213,7 +213,7 @@ def _relative(root: Path, file: Path) -> str:
     return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.as_posix()
 
 
-def _read(request: _LintRequest, step: Step) -> _LintPart:
+def _read(request: _LintRequest, step: StepListener) -> _LintPart:
     rules = request.rules()
     with room():
         step(f"Reading {len(request.files)} files")

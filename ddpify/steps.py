@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Step(Protocol):
+class StepListener(Protocol):
     """Told before each step: what is done now, its number from 0, and how many there are (0: not
     known)."""
 

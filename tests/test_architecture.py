@@ -57,6 +57,8 @@ OURS: dict[str, set[str]] = {
         "roots",
         "settings",
         "outcome",
+        "progress",
+        "terminal",
         "write",
     }
     | {f"checking.{name}" for name in "actions catalogue causes codes fixing model run".split()}
@@ -65,7 +67,7 @@ OURS: dict[str, set[str]] = {
     "converting": {"runtime"},
     "pipeline": set(),  # see JOINS
     "reading": {"discover", "vendor", "facts", "names", "outcome", "project", "settings"}
-    | {"strategies"},
+    | {"steps", "strategies"},
     "settings": set(),
     # What differs between DDP and FSDP, as data.
     "strategies": {"settings", "strategies"},
@@ -73,6 +75,8 @@ OURS: dict[str, set[str]] = {
     "site": set(),
     "programs": set(),
     "steps": set(),
+    "terminal": set(),
+    "progress": {"steps", "terminal"},
     "roots": {"installs", "python"},
     "installs": {"python.imports", "settings"},
     "source": {"literals", "respelling", "site"},
@@ -83,7 +87,7 @@ OURS: dict[str, set[str]] = {
     "python": {"python"},
     # YAML as trees with places: which files a program may be started with, and what they name.
     "configs": {"configs", "python.imports", "roots", "site"},
-    "project": {"source", "facts", "names", "python", "roots"},
+    "project": {"source", "facts", "names", "python", "roots", "steps"},
     "facts": {"configs", "source", "facts", "names", "project", "python", "roots"},
     "facts.model": {"source", "facts"},
     # The reading of programs that are distributed already knows neither facts nor rules.
@@ -134,12 +138,12 @@ OURS: dict[str, set[str]] = {
     "checking.fixing": {"checking.codes", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
-    | {"write"},
-    "report": DATA | {"report", "checking.causes", "checking.model"},
+    | {"steps", "write"},
+    "report": DATA | {"report", "checking.causes", "checking.model", "terminal"},
     "report.rule": DATA | {"names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
     **{
-        f"report.{name}": DATA | PLAN | {"report"}
+        f"report.{name}": DATA | PLAN | {"report", "terminal"}
         for name in "plan plan_json plan_scaling plan_sections plan_tables".split()
     },
     # What a migration means for batch and memory; the model and its arithmetic read no facts.
@@ -205,7 +209,7 @@ THEIRS: dict[str, set[str]] = {
     "numpy": {"verify"},
     "packaging": {"ranks.required"},
     "psutil": {"verify"},
-    "rich": {"verify.progress"},
+    "rich": {"progress", "verify.progress"},
     "tensorboard": {"verify.observer.read_events"},
     "tomli": {"settings"},
     "torch": {"converting", "verify.observe", "verify.observer"},

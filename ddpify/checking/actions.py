@@ -17,6 +17,7 @@ from ddpify.plan import Change
 from ddpify.rules.base import Finding
 from ddpify.settings import load
 from ddpify.source import Source, UnreadableSource
+from ddpify.steps import StepListener
 from ddpify.write import WriteError, apply
 
 
@@ -44,14 +45,14 @@ def fixed(asked: CheckRequest, checked: Checked, unsafe: bool) -> Fixed:
     return fixes(asked, [one for one in checked.findings if unsafe or checked.safe(one)])
 
 
-def written(asked: CheckRequest, done: Fixed) -> Checked:
+def written(asked: CheckRequest, done: Fixed, step: StepListener) -> Checked:
     """Write all changes or none, and say what is left to find.
 
     Standard input is not written to: ``asked`` has its new text already.
     """
     if not asked.stdin:
         _apply(done.changes)
-    return replace(check(asked), fixed=len(causes(done.done)))
+    return replace(check(asked, step), fixed=len(causes(done.done)))
 
 
 def silence(asked: CheckRequest, findings: Iterable[Finding]) -> tuple[int, tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """What a project's files were found to hold, kept beside them until a byte of them changes.
 
-One JSON file for each choice of files, with what all rules find. A cache that cannot be read or written is none:
-nothing here ever fails.
+One JSON file for each choice of files, with what all rules find. A cache that cannot be read or
+written is none: nothing here ever fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is wrong in one project's files, whatever rules are switched on: the readings put together."""
+"""What all rules find in one project's files: the readings put together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddpify.checking.files import Group
 from ddpify.checking.places import order
 from ddpify.rules.base import Finding, Severity
 from ddpify.site import Site
-from ddpify.steps import Step, untold
+from ddpify.steps import StepListener, untold
 
 _OPTION = "DDP107"  # an option of the launcher's, which torchrun does not pass
 _HINTS = re.compile(
@@ -31,7 +31,7 @@ class Judge:
     contents: Mapping[Path, bytes]
     texts: Mapping[Path, bytes]
 
-    def entry(self, assume_distributed: bool, step: Step = untold) -> CacheEntry:
+    def entry(self, assume_distributed: bool, step: StepListener = untold) -> CacheEntry:
         """Everything that all rules find, what comments or settings silence included."""
         from ddpify.lint import lint
 

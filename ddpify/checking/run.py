@@ -19,7 +19,7 @@ from ddpify.programs import Program, Skipped
 from ddpify.roots import shown
 from ddpify.rules.base import Finding
 from ddpify.settings import SettingsError, load, nearest_pyproject
-from ddpify.steps import Step, untold
+from ddpify.steps import StepListener, untold
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class _Answer:
     files: int
 
 
-def check(asked: CheckRequest, step: Step = untold) -> Checked:
+def check(asked: CheckRequest, step: StepListener = untold) -> Checked:
     """Everything that is wrong in the files that were named; ``step`` is told how far it is.
 
     Raises:
@@ -77,7 +77,7 @@ def _home(start: Path) -> Path:
     return file.parent.resolve() if file else start
 
 
-def _answer(group: Group, asked: CheckRequest, step: Step) -> _Answer:
+def _answer(group: Group, asked: CheckRequest, step: StepListener) -> _Answer:
     settings = chosen(load(group.root, {}), asked)
     texts = {asked.stdin.resolve(): asked.text} if asked.stdin else {}
     contents = _contents((*group.python, *group.launchers), texts)
@@ -95,7 +95,7 @@ def _entry(
     contents: Mapping[Path, bytes],
     texts: Mapping[Path, bytes],
     asked: CheckRequest,
-    step: Step,
+    step: StepListener,
 ) -> CacheEntry:
     """What all rules find: which of them are switched on is asked afterwards."""
     slot = _slot(group, asked) if asked.cache and not texts else None

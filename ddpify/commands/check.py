@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, echo, wants_color
+from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.checking.fixing import Fixed
@@ -151,7 +152,8 @@ def _run(paths: tuple[Path, ...], flags: _CheckFlags) -> int:
 
     _check_flags(flags)
     asked = _asked(paths, flags)
-    checked = run(asked)
+    with progress(flags.on("quiet")) as step:
+        checked = run(asked, step)
     for line in _read(checked) if flags.on("verbose") else _unread(checked):
         click.echo(f"ddpify: {line}", err=True)
     if not checked.files and not flags.on("quiet"):
@@ -229,7 +231,8 @@ def _fix(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> tuple[Che
     after = replace(asked, text=new_text(asked, done.changes)) if asked.stdin else asked
     if asked.stdin:
         click.echo(after.text, nl=False)
-    return after, written(after, done) if done.changes else checked
+    with progress(flags.on("quiet")) as step:
+        return after, written(after, done, step) if done.changes else checked
 
 
 def _show_diff(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> int:

@@ -24,7 +24,7 @@ from ddpify.lint import Linted
 from ddpify.programs import Program
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.source import Site, Source, Span, UnreadableSource
-from ddpify.steps import Step, untold
+from ddpify.steps import StepListener, untold
 
 CODES = {
     "bad": ("DDP701", Severity.ERROR),
@@ -59,7 +59,7 @@ class Linter:
         assume_distributed: bool = False,
         wants: Callable[[str], bool] = lambda code: True,
         launchers: Sequence[Path] = (),
-        step: Step = untold,
+        step: StepListener = untold,
     ) -> Linted:
         """As ``lint``."""
         names = tuple(file.relative_to(root).as_posix() for file in files)
