@@ -58,10 +58,14 @@ OURS: dict[str, set[str]] = {
         "settings",
         "outcome",
         "progress",
+        "surroundings",
         "terminal",
         "write",
     }
-    | {f"checking.{name}" for name in "actions catalogue causes codes fixing model run".split()}
+    | {
+        f"checking.{name}"
+        for name in "actions catalogue causes cleaning codes fixing lookup model run".split()
+    }
     | {"advice.advise", "advice.choice", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
     "converting": {"runtime"},
@@ -77,6 +81,7 @@ OURS: dict[str, set[str]] = {
     "steps": set(),
     "terminal": set(),
     "progress": {"steps", "terminal"},
+    "surroundings": {"__version__", "settings"},
     "roots": {"installs", "python"},
     "installs": {"python.imports", "settings"},
     "source": {"literals", "respelling", "site"},
@@ -132,6 +137,7 @@ OURS: dict[str, set[str]] = {
     "checking": {"checking", "programs", "rules.base", "roots", "settings", "site", "steps"},
     "checking.cache": {"__version__", "checking", "programs", "rules.base"},
     "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
+    "checking.lookup": {"checking.catalogue", "rules.base"},
     "checking.copies": {"launching", "rules.base", "vendor"},
     "checking.hearing": {"checking", "rules.base", "settings", "source"},
     "checking.judge": {"checking", "launchers", "lint", "rules.base", "site", "steps"},
@@ -140,6 +146,7 @@ OURS: dict[str, set[str]] = {
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
     | {"steps", "write"},
     "report": DATA | {"report", "checking.causes", "checking.model", "terminal"},
+    "report.settings": {"settings"},
     "report.rule": DATA | {"names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
     **{

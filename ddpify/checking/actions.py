@@ -15,7 +15,6 @@ from ddpify.checking.noqa import Shell, in_shell, with_noqa
 from ddpify.checking.run import check
 from ddpify.plan import Change
 from ddpify.rules.base import Finding
-from ddpify.settings import load
 from ddpify.source import Source, UnreadableSource
 from ddpify.steps import StepListener
 from ddpify.write import WriteError, apply
@@ -37,7 +36,7 @@ class ActionFiles:
 def fixes(asked: CheckRequest, findings: Iterable[Finding]) -> Fixed:
     """What fixing these findings comes to; nothing is written."""
     start = asked.stdin or asked.paths[0]
-    return fix(findings, ActionFiles(asked).read, load(start, {}).line_length)
+    return fix(findings, ActionFiles(asked).read, asked.settings(start).line_length)
 
 
 def fixed(asked: CheckRequest, checked: Checked, unsafe: bool) -> Fixed:

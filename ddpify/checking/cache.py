@@ -122,11 +122,22 @@ def _stamp(status: os.stat_result) -> str:
     return f"{status.st_size}\0{status.st_mtime_ns}"
 
 
+_MARK = "# Made by ddpify.\n*\n"
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether ddpify has made a folder: it is a cache and nothing else."""
+    try:
+        return (folder / ".gitignore").read_text("utf-8") == _MARK
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _mark(folder: Path) -> None:
     """A new folder is no part of the project: git is told so, and backup programs."""
     if not folder.exists():
         folder.mkdir(parents=True)
-        _write(folder / ".gitignore", "# Made by ddpify.\n*\n")
+        _write(folder / ".gitignore", _MARK)
         tag = "Signature: 8a477f597d28d172789f06886806bc55\n# https://bford.info/cachedir/\n"
         _write(folder / "CACHEDIR.TAG", tag)
 

@@ -39,6 +39,11 @@ def color_flag(command: _Command) -> _Command:
     return click.option("--color/--no-color", default=None, help=text)(command)
 
 
+def config_flag(command: _Command) -> _Command:
+    text = "A key of [tool.ddpify] in pyproject.toml for this run (repeatable)."
+    return click.option("--config", multiple=True, metavar="KEY=VALUE", help=text)(command)
+
+
 def format_flag(*names: str) -> Callable[[_Command], _Command]:
     kind = click.Choice(names)
     text = "How to print the result."
@@ -215,7 +220,7 @@ def plan_options(command: _Command) -> _Command:
 def _with(command: _Command, strategy: Callable[[_Command], _Command]) -> _Command:
     for option in reversed((strategy, *_OPTIONS, *_OF_SHARDS)):
         command = option(command)
-    return command
+    return config_flag(command)
 
 
 def settings_of(paths: Sequence[Path], flags: dict[str, object]) -> Settings:
