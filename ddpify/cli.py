@@ -14,8 +14,11 @@ import click
 
 from ddpify import __version__
 from ddpify.commands.check import check
+from ddpify.commands.clean import clean
+from ddpify.commands.completion import completion
 from ddpify.commands.convert_checkpoint import convert_checkpoint
 from ddpify.commands.diff import diff
+from ddpify.commands.env import env
 from ddpify.commands.migrate import migrate
 from ddpify.commands.plan import plan
 from ddpify.commands.rule import rule
@@ -35,7 +38,18 @@ def cli() -> None:
     """
 
 
-for command in (check, convert_checkpoint, diff, migrate, plan, rule, verify):
+for command in (
+    check,
+    clean,
+    completion,
+    convert_checkpoint,
+    diff,
+    env,
+    migrate,
+    plan,
+    rule,
+    verify,
+):
     cli.add_command(command)
 
 

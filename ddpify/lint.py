@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ddpify.programs import Program
 from ddpify.ranks.imports import Modules
-from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
 from ddpify.ranks.single import is_of_one, may_be_alone, runs_alone
@@ -21,6 +19,7 @@ from ddpify.ranks.words import LOOPS, TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.source import LATER, Site, Span
+from ddpify.steps import StepListener, untold
 
 if TYPE_CHECKING:
     from ddpify.launchers.lone_starts import LoneStarts
@@ -29,7 +28,6 @@ UNREADABLE = "DDP000"
 _WAYS = tuple(f"{TRAINER}.{way}" for way in LOOPS)
 _BLANK = "{{"  # in the name of a file that is a template, which is filled in first
 _AS_ONE = "starts this program as one process, and nothing that was seen starts it as several"
-FEW = 40  # files for which more processes are not worth starting
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,6 @@ class _LintPart:
     findings: list[Finding] = field(default_factory=list)
     lowered: list[Finding] = field(default_factory=list)  # of programs that are one process
     programs: list[Program] = field(default_factory=list)
-    entered: frozenset[Place] = frozenset()
     opened: frozenset[Path] = frozenset()
 
     @classmethod
@@ -67,7 +64,6 @@ class _LintPart:
                 part.findings += found
             else:
                 part.lowered += (_lowered(one, line) for one in found)
-            part.entered |= run.entered
             if run.distributed:
                 part.programs.append(_program(run))
         return part
@@ -75,7 +71,7 @@ class _LintPart:
 
 @dataclass(frozen=True)
 class _LintRequest:
-    """The files to be read, as they are handed to other processes."""
+    """The files to be read, and what is looked for in them."""
 
     root: Path
     files: tuple[Path, ...]
@@ -117,29 +113,27 @@ def lint(
     texts: Mapping[Path, bytes] | None = None,
     assume_distributed: bool = False,
     wants: Callable[[str], bool] = lambda code: True,
-    jobs: int = 1,
     launchers: Sequence[Path] = (),
+    step: StepListener = untold,
 ) -> Linted:
     """Read the project of ``files`` and judge it.
 
     ``texts`` stand for the contents of files (an editor's buffer), ``wants`` says which codes are
-    switched on, ``jobs`` is how many processes may be used, ``launchers`` are files that may say
-    how programs are started.
+    switched on, ``launchers`` are files that may say how programs are started, ``step`` is told
+    how far the reading is.
     """
     root = root.resolve()
     asked = tuple(file.resolve() for file in files)
     codes = frozenset(rule.id for rule in all_rules() if rule.lint is not None and wants(rule.id))
     request = _LintRequest(root, asked, texts or {}, assume_distributed, codes, tuple(launchers))
-    several = jobs > 1 and len(asked) > FEW and hasattr(os, "fork")
-    parts = _by_several(request, jobs) if several else [_by_one(request)]
-    held = chain(*(part.findings for part in parts), *(part.lowered for part in parts))
-    found = [one for one in held if wants(one.rule)]
+    part = _read(request, step)
+    found = [*part.findings, *part.lowered]
     names = {_relative(root, file) for file in asked}
     found.sort(key=lambda one: not _is_serious(one))  # one that is no note in another program
     unique = {(one.rule, one.site): one for one in reversed(found) if one.site.path in names}
     kept = sorted(unique.values(), key=lambda one: (one.site, one.rule))
-    others = frozenset[Path]().union(*(part.opened for part in parts)).difference(asked)
-    programs = {one for part in parts for one in part.programs}
+    others = part.opened.difference(asked)
+    programs = set(part.programs)
     left = (one.start for one in programs if not one.complete)
     unread = {start for start in left if start.split(":")[0] in names}
     return Linted(
@@ -219,87 +213,16 @@ def _relative(root: Path, file: Path) -> str:
     return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.as_posix()
 
 
-def _by_one(request: _LintRequest) -> _LintPart:
+def _read(request: _LintRequest, step: StepListener) -> _LintPart:
     rules = request.rules()
     with room():
+        step(f"Reading {len(request.files)} files")
         reading = request.reading()
-        part = _LintPart.of(chain(reading.scripts(), reading.functions()), rules, request)
+        runs = chain(reading.scripts(step), reading.functions(step))
+        part = _LintPart.of(runs, rules, request)
         part.findings += _unreadable(reading.project.modules, request.files)
         part.opened = request.opened(reading)
         return part
-
-
-@dataclass(frozen=True)
-class _Share:
-    """The findings of one process in its share of the functions that no script enters.
-
-    ``runs``: by the place of the function; None where another one of the share has entered it.
-    ``order``: all places, also others'.
-    """
-
-    order: tuple[Place, ...]
-    runs: Mapping[Place, _LintPart | None]
-    rest: _LintPart
-
-
-def _by_several(request: _LintRequest, jobs: int) -> list[_LintPart]:
-    """Scripts first, then functions that none of them entered: both dealt to the processes."""
-    # a tenth of the start of every command: loaded only where there are many files
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        shares = [(request, number, jobs) for number in range(jobs)]
-        first = list(pool.map(_scripts, *zip(*shares, strict=True)))
-        seen = frozenset[Place]().union(*(part.entered for part in first))
-        second = list(pool.map(_functions, *zip(*((*one, seen) for one in shares), strict=True)))
-    return [*first, *(share.rest for share in second), *_as_by_one(request, second, seen)]
-
-
-def _as_by_one(
-    request: _LintRequest, shares: list[_Share], seen: frozenset[Place]
-) -> Iterator[_LintPart]:
-    """The findings of one process that goes in order and leaves out what it has entered already."""
-    runs = {place: run for share in shares for place, run in share.runs.items()}
-    entered = set(seen)
-    reading: Reading | None = None
-    for place in shares[0].order:
-        if place in entered:
-            continue
-        part = runs[place]
-        if part is None:  # only what is left out here has entered it
-            reading = reading or request.reading()
-            with room():
-                part = _LintPart.of([reading.function(place)], request.rules(), request)
-        yield part
-        entered |= part.entered
-
-
-def _scripts(request: _LintRequest, part: int, parts: int) -> _LintPart:
-    with room():
-        reading = request.reading()
-        found = _LintPart.of(reading.scripts(part, parts), request.rules(), request)
-        found.opened = request.opened(reading)
-        return found
-
-
-def _functions(request: _LintRequest, part: int, parts: int, seen: frozenset[Place]) -> _Share:
-    rules = request.rules()
-    with room():
-        reading = request.reading()
-        reading.entered |= seen
-        order = tuple(reading.starts)
-        runs = {
-            place: (
-                None
-                if place in reading.entered
-                else _LintPart.of([reading.function(place)], rules, request)
-            )
-            for place in order[part::parts]
-        }
-        unreadable = list(_unreadable(reading.project.modules, request.files[part::parts]))
-        return _Share(order, runs, _LintPart(unreadable, opened=request.opened(reading)))
 
 
 def _unreadable(modules: Modules, files: Iterable[Path]) -> Iterable[Finding]:

@@ -21,29 +21,35 @@ from ddpify.rules.base import Finding, How, Severity
 from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions, of_trainers
 from ddpify.settings import Settings
 from ddpify.source import Site, Source, UnreadableSource
+from ddpify.steps import StepListener, untold
 from ddpify.strategies import of
 
 
-def migrate(paths: Sequence[Path], settings: Settings) -> Outcome:
-    """Everything that takes the entries to ``torchrun``, rendered; nothing is written."""
-    return examine(paths, settings)[0]
+def migrate(paths: Sequence[Path], settings: Settings, step: StepListener = untold) -> Outcome:
+    """Everything that takes the entries to ``torchrun``, rendered; nothing is written.
+
+    ``step`` is told how far it is.
+    """
+    return examine(paths, settings, step)[0]
 
 
-def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[Facts, ...]]:
+def examine(
+    paths: Sequence[Path], settings: Settings, step: StepListener = untold
+) -> tuple[Outcome, tuple[Facts, ...]]:
     """What ``migrate`` gives, and the facts of its entries, for who advises on them."""
     found = discover.entries(paths)
     if isinstance(found, Refusal):
         return Outcome(Path.cwd(), (), refusals=(found,)), ()
-    reads, refusals = read_all(found, settings)
-    outcome = _migrated(found, reads, refusals, settings)
+    reads, refusals = read_all(found, settings, step=step)
+    outcome = _migrated(found, reads, refusals, settings, step)
     if outcome.refusals and any(one.rule == "DDP205" for one in outcome.findings):
-        again = read_all(found, settings, shard_evaluation=False)
-        whole = _migrated(found, *again, settings)
+        again = read_all(found, settings, shard_evaluation=False, step=step)
+        whole = _migrated(found, *again, settings, step)
         outcome, reads = (outcome, reads) if whole.refusals else (whole, again[0])
     wanted = settings.whole_batches and settings.batch_size == "global"
     wanted &= not of(settings).shards
     if outcome.refusals and wanted and _train(reads):
-        outcome = _with_whole_batches(found, settings, outcome) or outcome
+        outcome = _with_whole_batches(found, settings, outcome, step) or outcome
     followed = () if outcome.starts_itself else reads
     return outcome, tuple(r.facts for r in followed if r.facts.entry.path in outcome.entries)
 
@@ -58,11 +64,11 @@ def _train(reads: Sequence[ReadEntry]) -> bool:
 
 
 def _with_whole_batches(
-    found: discover.Entries, settings: Settings, refused: Outcome
+    found: discover.Entries, settings: Settings, refused: Outcome, step: StepListener
 ) -> Outcome | None:
     """The last resort: all ranks have whole batches, of which models compute each its rows."""
-    reads, refusals = read_all(found, settings, whole_batches=True)
-    outcome = _migrated(found, reads, refusals, settings)
+    reads, refusals = read_all(found, settings, whole_batches=True, step=step)
+    outcome = _migrated(found, reads, refusals, settings, step)
     if outcome.refusals or outcome.clashes:
         return None
     notes = [Note(one.site, _short(one.message)) for one in refused.refusals if one.site]
@@ -79,11 +85,16 @@ def _short(message: str) -> str:
 
 
 def _migrated(
-    found: discover.Entries, reads: list[ReadEntry], refusals: list[Refusal], settings: Settings
+    found: discover.Entries,
+    reads: list[ReadEntry],
+    refusals: list[Refusal],
+    settings: Settings,
+    step: StepListener,
 ) -> Outcome:
+    step("Planning the changes")
     reads, others = _training(found, reads)
     if reads and not refusals and all(read.facts.trainers for read in reads):
-        return _of_trainers(found.root, reads, others, settings)
+        return _of_trainers(found.root, reads, others, settings, step)
     refusals += [r for read in reads for r in why_not(read, settings)]
     if refusals:
         return Outcome(found.root, _names(reads), refusals=tuple(refusals), files=_files(reads))
@@ -105,12 +116,16 @@ def _migrated(
     if refusals:
         outcome = replace(outcome, refusals=_unique(refusals))
     else:
-        outcome = _disposed(outcome, reads, settings)
+        outcome = _disposed(outcome, reads, settings, step)
     return replace(outcome, notes=(*outcome.notes, *accepting.idle(outcome, settings)))
 
 
 def _of_trainers(
-    root: Path, reads: Sequence[ReadEntry], others: tuple[Note, ...], settings: Settings
+    root: Path,
+    reads: Sequence[ReadEntry],
+    others: tuple[Note, ...],
+    settings: Settings,
+    step: StepListener,
 ) -> Outcome:
     """Programs in Lightning's Trainer: what ``check`` finds and fixes in them, nothing else."""
     judging = trainers.asked_for(settings)
@@ -142,7 +157,7 @@ def _of_trainers(
         refusals = [*map(_avoidable, errors), *refusals]
         outcome = replace(outcome, refusals=_unique(refusals))
     else:
-        outcome = _with_what_is_left(_disposed(outcome, reads, judging), errors)
+        outcome = _with_what_is_left(_disposed(outcome, reads, judging, step), errors)
         lost = [one for one in unfixed if one in own and one not in outcome.findings]
         outcome = replace(outcome, findings=(*outcome.findings, *lost))
     notes = (*outcome.notes, *accepting.idle(outcome, settings))
@@ -260,7 +275,9 @@ def _account(reads: Sequence[ReadEntry]) -> Account | None:
     return Account(len(uses), len(values), tuple(left)) if values or left else None
 
 
-def _disposed(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> Outcome:
+def _disposed(
+    outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings, step: StepListener
+) -> Outcome:
     """The rendered outcome that the reading as several ranks accepts, or a refusal."""
     # the other reader: loaded for a program that is rewritten, as libcst and black are
     from ddpify.disposal import dispose
@@ -269,6 +286,7 @@ def _disposed(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) 
         rendered = _rendered(outcome, reads, settings)
         if rendered.refusals or not rendered.changes:
             return rendered
+        step("Reading the result as two ranks run it")
         if lost := unbound.refusals(rendered.changes):
             return replace(rendered, changes=(), refusals=lost)
         judged = dispose(rendered, settings, [read.facts for read in reads])

@@ -12,20 +12,26 @@ from typing import TypeVar, cast
 from ddpify.python.imports import Finder, added_folders
 from ddpify.roots import project_root as project_root
 from ddpify.source import Source, UnreadableSource
+from ddpify.steps import StepListener, untold
 
 Made = TypeVar("Made")
 
 
 @dataclass
 class Files:
-    """The files of one run, whichever entries they hang on: each is read and parsed once."""
+    """The files of one run, whichever entries they hang on: each is read and parsed once.
 
+    ``step`` is told of each.
+    """
+
+    step: StepListener = untold
     _read: dict[Path, Source | UnreadableSource] = field(default_factory=dict)
     _made: dict[tuple[object, str], object] = field(default_factory=dict)
 
     def read(self, file: Path, path: str) -> Source:
         """The source of a file. Raises UnreadableSource."""
         if file not in self._read:
+            self.step(f"Following the program: file {len(self._read) + 1}, {path}")
             try:
                 source = Source.read(file, path)
                 source.parse()

@@ -14,6 +14,7 @@ from ddpify.names import INSTALLED, OF_MODELS, OF_REPLICAS
 from ddpify.outcome import Refusal
 from ddpify.project import Files, Project
 from ddpify.settings import Settings
+from ddpify.steps import StepListener, untold
 from ddpify.strategies import of
 
 _OPEN: Final = "torch.distributed.init_process_group"
@@ -38,10 +39,11 @@ def read_all(
     settings: Settings,
     whole_batches: bool = False,
     shard_evaluation: bool = True,
+    step: StepListener = untold,
 ) -> tuple[list[ReadEntry], list[Refusal]]:
     """The entries that can be read, and why others cannot."""
     shard_evaluation &= settings.wants("DDP205")
-    reads, refusals, files = [], [], Files()
+    reads, refusals, files = [], [], Files(step)
     for entry in found.scripts:
         project = Project(found.root, entry.resolve(), files=files)
         try:

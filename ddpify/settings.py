@@ -108,6 +108,8 @@ def load(start: Path, flags: Mapping[str, object]) -> Settings:
     found = _pyprojects(start)
     settings = _read(found) if found else Settings()
     given = {name: value for name, value in flags.items() if value not in (None, ())}
+    config = cast("tuple[str, ...]", given.pop("config", ()))
+    settings = replace(settings, **_values(_configured(config), "--config "))
     if "accept" in given:
         given["accept"] = (*settings.accept, *cast("tuple[str, ...]", given["accept"]))
     return checked(replace(settings, **given), "")  # type: ignore[arg-type]
@@ -163,14 +165,33 @@ def _read(found: Sequence[tuple[Path, Mapping[str, Any]]]) -> Settings:
     where = f"{file}: [tool.ddpify] "
     if not isinstance(table, dict):
         raise SettingsError(f"{where}must be a table")
+    values = _values(table, where)
+    lengths = (_formatter_line_length(tool) for _, tool in found)
+    values.setdefault("line_length", next(filter(None, lengths), None))
+    return checked(replace(Settings(), **values), where)
+
+
+def _values(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What a table says, by the names of the fields. Raises SettingsError."""
     known = {field.name.replace("_", "-"): field.name for field in fields(Settings)}
     unknown = sorted(set(table) - set(known))
     if unknown:
         raise SettingsError(f"{where}has no key {unknown[0]!r}; keys are {', '.join(known)}")
-    values = {known[key]: _frozen(value) for key, value in table.items()}
-    lengths = (_formatter_line_length(tool) for _, tool in found)
-    values.setdefault("line_length", next(filter(None, lengths), None))
-    return checked(replace(Settings(), **values), where)
+    return {known[key]: _frozen(value) for key, value in table.items()}
+
+
+def _configured(given: Sequence[str]) -> dict[str, Any]:
+    """The table that these are; a value that is no TOML is a word. Raises SettingsError."""
+    table: dict[str, Any] = {}
+    for one in given:
+        key, equals, value = (part.strip() for part in one.partition("="))
+        if not equals:
+            raise SettingsError(f"--config {one}: must be KEY=VALUE, as line-length=88")
+        try:
+            table[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            table[key] = value
+    return table
 
 
 def checked(settings: Settings, where: str) -> Settings:

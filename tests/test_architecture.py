@@ -57,21 +57,31 @@ OURS: dict[str, set[str]] = {
         "roots",
         "settings",
         "outcome",
+        "progress",
+        "surroundings",
+        "terminal",
         "write",
     }
-    | {f"checking.{name}" for name in "actions catalogue causes codes fixing model run".split()}
+    | {
+        f"checking.{name}"
+        for name in "actions catalogue causes cleaning codes fixing lookup model run".split()
+    }
     | {"advice.advise", "advice.choice", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
     "converting": {"runtime"},
     "pipeline": set(),  # see JOINS
     "reading": {"discover", "vendor", "facts", "names", "outcome", "project", "settings"}
-    | {"strategies"},
+    | {"steps", "strategies"},
     "settings": set(),
     # What differs between DDP and FSDP, as data.
     "strategies": {"settings", "strategies"},
     "names": set(),
     "site": set(),
     "programs": set(),
+    "steps": set(),
+    "terminal": set(),
+    "progress": {"steps", "terminal"},
+    "surroundings": {"__version__", "settings"},
     "roots": {"installs", "python"},
     "installs": {"python.imports", "settings"},
     "source": {"literals", "respelling", "site"},
@@ -82,11 +92,12 @@ OURS: dict[str, set[str]] = {
     "python": {"python"},
     # YAML as trees with places: which files a program may be started with, and what they name.
     "configs": {"configs", "python.imports", "roots", "site"},
-    "project": {"source", "facts", "names", "python", "roots"},
+    "project": {"source", "facts", "names", "python", "roots", "steps"},
     "facts": {"configs", "source", "facts", "names", "project", "python", "roots"},
     "facts.model": {"source", "facts"},
     # The reading of programs that are distributed already knows neither facts nor rules.
-    "ranks": {"configs", "names", "project", "python", "ranks", "roots", "site", "source"},
+    "ranks": {"configs", "names", "project", "python", "ranks", "roots", "site", "source"}
+    | {"steps"},
     # What facts propose is read by ranks: the one place that knows both sides' findings.
     "disposal": {"accepting", "facts.model", "lint", "mending", "outcome", "plan", "rules.base"}
     | {"reading", "settings", "source"},
@@ -101,7 +112,7 @@ OURS: dict[str, set[str]] = {
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},
     "lint": {"launchers.lone_starts", "programs", "ranks", "rules.base", "rules.registry", "source"}
-    | {"site"},
+    | {"site", "steps"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
     # are its own.
     "rules": set(),
@@ -123,20 +134,23 @@ OURS: dict[str, set[str]] = {
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.
-    "checking": {"checking", "programs", "rules.base", "roots", "settings", "site"},
+    "checking": {"checking", "programs", "rules.base", "roots", "settings", "site", "steps"},
     "checking.cache": {"__version__", "checking", "programs", "rules.base"},
     "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
+    "checking.lookup": {"checking.catalogue", "rules.base"},
     "checking.copies": {"launching", "rules.base", "vendor"},
-    "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"},
-    "checking.fixing": {"checking.suppress", "plan", "rewrite", "rules.base", "source"},
+    "checking.hearing": {"checking", "rules.base", "settings", "source"},
+    "checking.judge": {"checking", "launchers", "lint", "rules.base", "site", "steps"},
+    "checking.fixing": {"checking.codes", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
-    | {"write"},
-    "report": DATA | {"report", "checking.causes", "checking.model"},
+    | {"steps", "write"},
+    "report": DATA | {"report", "checking.causes", "checking.model", "terminal"},
+    "report.settings": {"settings"},
     "report.rule": DATA | {"names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
     **{
-        f"report.{name}": DATA | PLAN | {"report"}
+        f"report.{name}": DATA | PLAN | {"report", "terminal"}
         for name in "plan plan_json plan_scaling plan_sections plan_tables".split()
     },
     # What a migration means for batch and memory; the model and its arithmetic read no facts.
@@ -202,7 +216,7 @@ THEIRS: dict[str, set[str]] = {
     "numpy": {"verify"},
     "packaging": {"ranks.required"},
     "psutil": {"verify"},
-    "rich": {"verify.progress"},
+    "rich": {"progress", "verify.progress"},
     "tensorboard": {"verify.observer.read_events"},
     "tomli": {"settings"},
     "torch": {"converting", "verify.observe", "verify.observer"},

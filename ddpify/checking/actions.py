@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify.checking.causes import causes
-from ddpify.checking.codes import UNREADABLE
+from ddpify.checking.codes import UNREADABLE, UNUSED
 from ddpify.checking.files import is_python
 from ddpify.checking.fixing import Fixed, fix
 from ddpify.checking.model import Checked, CheckError, CheckRequest
 from ddpify.checking.noqa import Shell, in_shell, with_noqa
 from ddpify.checking.run import check
-from ddpify.checking.suppress import UNUSED
 from ddpify.plan import Change
 from ddpify.rules.base import Finding
-from ddpify.settings import load
 from ddpify.source import Source, UnreadableSource
+from ddpify.steps import StepListener
 from ddpify.write import WriteError, apply
 
 
@@ -37,7 +36,7 @@ class ActionFiles:
 def fixes(asked: CheckRequest, findings: Iterable[Finding]) -> Fixed:
     """What fixing these findings comes to; nothing is written."""
     start = asked.stdin or asked.paths[0]
-    return fix(findings, ActionFiles(asked).read, load(start, {}).line_length)
+    return fix(findings, ActionFiles(asked).read, asked.settings(start).line_length)
 
 
 def fixed(asked: CheckRequest, checked: Checked, unsafe: bool) -> Fixed:
@@ -45,14 +44,14 @@ def fixed(asked: CheckRequest, checked: Checked, unsafe: bool) -> Fixed:
     return fixes(asked, [one for one in checked.findings if unsafe or checked.safe(one)])
 
 
-def written(asked: CheckRequest, done: Fixed) -> Checked:
+def written(asked: CheckRequest, done: Fixed, step: StepListener) -> Checked:
     """Write all changes or none, and say what is left to find.
 
     Standard input is not written to: ``asked`` has its new text already.
     """
     if not asked.stdin:
         _apply(done.changes)
-    return replace(check(asked), fixed=len(causes(done.done)))
+    return replace(check(asked, step), fixed=len(causes(done.done)))
 
 
 def silence(asked: CheckRequest, findings: Iterable[Finding]) -> tuple[int, tuple[str, ...]]:

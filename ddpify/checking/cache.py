@@ -1,7 +1,7 @@
 """What a project's files were found to hold, kept beside them until a byte of them changes.
 
-One JSON file for each choice of files and rules. A cache that cannot be read or written is none:
-nothing here ever fails.
+One JSON file for each choice of files, with what all rules find. A cache that cannot be read or
+written is none: nothing here ever fails.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class CacheEntry:
 
 @dataclass(frozen=True)
 class Slot:
-    """Where the answer for one choice of files and settings is kept."""
+    """Where the answer for one choice of files is kept; of rules there is none in it."""
 
     file: Path
     group: Group
     whole: bool  # all files of the project are among those that are named
 
     @classmethod
-    def of(cls, group: Group, settings: str, folder: Path | None, whole: bool) -> Slot:
-        """The slot for these files, under these settings."""
+    def of(cls, group: Group, assumed: bool, folder: Path | None, whole: bool) -> Slot:
+        """The slot for these files, read as they are or as if they were distributed."""
         names = [one.as_posix() for one in (group.root, *group.python, *group.launchers)]
-        key = _digest("\0".join((settings, *names)).encode("utf-8", "surrogateescape"))
+        key = _digest("\0".join((str(assumed), *names)).encode("utf-8", "surrogateescape"))
         return cls((folder or group.root / FOLDER) / __version__ / f"{key}.json", group, whole)
 
     def load(self, contents: Mapping[Path, bytes]) -> CacheEntry | None:
@@ -122,11 +122,22 @@ def _stamp(status: os.stat_result) -> str:
     return f"{status.st_size}\0{status.st_mtime_ns}"
 
 
+_MARK = "# Made by ddpify.\n*\n"
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether ddpify has made a folder: it is a cache and nothing else."""
+    try:
+        return (folder / ".gitignore").read_text("utf-8") == _MARK
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _mark(folder: Path) -> None:
     """A new folder is no part of the project: git is told so, and backup programs."""
     if not folder.exists():
         folder.mkdir(parents=True)
-        _write(folder / ".gitignore", "# Made by ddpify.\n*\n")
+        _write(folder / ".gitignore", _MARK)
         tag = "Signature: 8a477f597d28d172789f06886806bc55\n# https://bford.info/cachedir/\n"
         _write(folder / "CACHEDIR.TAG", tag)
 

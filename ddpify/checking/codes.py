@@ -13,13 +13,13 @@ from ddpify.checking.model import CheckError, CheckRequest
 from ddpify.settings import Settings, decided
 
 # Those that no rule file yields: they are not about what one program does by itself.
-UNREADABLE = "DDP000"
+UNREADABLE, UNUSED = "DDP000", "DDP005"
 OWN = (
     UNREADABLE,
     "DDP001",
     "DDP002",
     "DDP003",
-    "DDP005",
+    UNUSED,
     "DDP930",
     "DDP960",
     "DDP961",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddpify.checking.suppress import UNUSED
+from ddpify.checking.codes import UNUSED
 from ddpify.plan import Change, Plan, PlannedEdit
 from ddpify.rewrite import ReadOnlySource, RewriteError, Style, render
 from ddpify.rules.base import Finding, How

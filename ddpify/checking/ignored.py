@@ -75,8 +75,9 @@ def above(folder: Path, always: tuple[Patterns, ...] = ()) -> Ignored:
     return ignored
 
 
-def matching(patterns: Iterable[str], folder: Path) -> Patterns:
-    """Patterns of a project's settings, read as a .gitignore in ``folder``.
+def matching(patterns: Iterable[str], folder: Path, said: str = "") -> Patterns:
+    """Patterns of a project's settings, or of what ``said`` them, read as a .gitignore in
+    ``folder``.
 
     Besides, ``{a,b}`` stands for both, and paths may begin with ``./`` or be absolute.
 
@@ -88,7 +89,8 @@ def matching(patterns: Iterable[str], folder: Path) -> Patterns:
         for one in _alternatives(pattern):
             line = parsed(_relative(one, folder.as_posix()))
             if line is None or line.matches_nothing or (line.takes_back and not lines):
-                raise CheckError(f"{folder / 'pyproject.toml'}: no file matches {pattern!r}{_WHY}")
+                where = said or folder / "pyproject.toml"
+                raise CheckError(f"{where}: no file matches {pattern!r}{_WHY}")
             lines.append(line)
     return Patterns(folder.as_posix(), tuple(lines))
 

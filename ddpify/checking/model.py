@@ -10,6 +10,7 @@ from pathlib import Path
 from ddpify.checking.causes import FindingCause, causes
 from ddpify.programs import Program, Skipped
 from ddpify.rules.base import Finding, Severity
+from ddpify.settings import Settings, load
 
 
 class CheckError(Exception):
@@ -21,7 +22,8 @@ class CheckRequest:
     """The flags of one run; None and () were not given.
 
     ``text`` is what standard input holds, as if it were the file ``stdin``. ``force_exclude``: what
-    the settings exclude is left out though it is named.
+    the settings exclude is left out though it is named. ``exclude`` are patterns from the current
+    folder, ``config`` settings as ``KEY=VALUE``; ``comments``: those that silence count.
     """
 
     paths: tuple[Path, ...]
@@ -29,12 +31,18 @@ class CheckRequest:
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
     assume_distributed: bool = False
-    jobs: int = 1
     cache: bool = True
     cache_dir: Path | None = None
     stdin: Path | None = None
     text: bytes = b""
     force_exclude: bool = False
+    exclude: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+    comments: bool = True
+
+    def settings(self, start: Path) -> Settings:
+        """Those of the project that holds ``start``. Raises SettingsError."""
+        return load(start, {"config": self.config})
 
 
 @dataclass(frozen=True)

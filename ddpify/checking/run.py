@@ -10,14 +10,16 @@ from posixpath import normpath
 
 from ddpify.checking.cache import CacheEntry, Slot
 from ddpify.checking.codes import chosen
-from ddpify.checking.files import Group, find, root_of
+from ddpify.checking.files import Excluded, Group, find, root_of
+from ddpify.checking.hearing import Hearing
 from ddpify.checking.ignored import Patterns, matching
 from ddpify.checking.model import Checked, CheckRequest, Named
 from ddpify.checking.places import moved, order
 from ddpify.programs import Program, Skipped
 from ddpify.roots import shown
 from ddpify.rules.base import Finding
-from ddpify.settings import Settings, SettingsError, load, nearest_pyproject
+from ddpify.settings import SettingsError, nearest_pyproject
+from ddpify.steps import StepListener, untold
 
 
 @dataclass(frozen=True)
@@ -29,44 +31,50 @@ class _Answer:
     files: int
 
 
-def check(asked: CheckRequest) -> Checked:
-    """Everything that is wrong in the files that were named.
+def check(asked: CheckRequest, step: StepListener = untold) -> Checked:
+    """Everything that is wrong in the files that were named; ``step`` is told how far it is.
 
     Raises:
         CheckError: a path or a code makes no sense.
         SettingsError: a pyproject.toml cannot be used.
     """
     paths = (asked.stdin,) if asked.stdin else asked.paths
-    chosen(load(paths[0], {}), asked)  # a wrong code is said before anything is read
+    chosen(asked.settings(paths[0]), asked)  # a wrong code is said before anything is read
     skipped: list[Skipped] = []
-    groups = _groups(asked, skipped)
-    found = _together([_answer(group, asked) for group in groups])
+    found = _together([_answer(group, asked, step) for group in groups(asked, skipped)])
     near = (one._replace(path=shown(Path(one.path))) for one in skipped)
     return replace(found, skipped=tuple(sorted(set(near))))
 
 
-def _groups(asked: CheckRequest, skipped: list[Skipped]) -> tuple[Group, ...]:
+def groups(asked: CheckRequest, skipped: list[Skipped]) -> tuple[Group, ...]:
+    """The files to be read; what is not is added to ``skipped``."""
     paths = (asked.stdin,) if asked.stdin else asked.paths
+    excluded = _excluded(asked)
     if asked.force_exclude:
-        paths = tuple(path for path in paths if not _is_excluded(Path(realpath(path))))
+        paths = tuple(path for path in paths if not _is_excluded(Path(realpath(path)), excluded))
     if asked.stdin:
         files = [path.resolve() for path in paths]
         return tuple(Group(root_of(file), (file,)) for file in files)
-    return find(paths, _excluded, skipped)
+    return find(paths, excluded, skipped)
 
 
-def _excluded(folder: Path) -> tuple[Patterns, ...]:
-    """What the settings of a folder leave out."""
-    try:
-        patterns = load(folder, {}).exclude
-    except SettingsError:  # said where a file of that folder is read
-        return ()
-    return (matching(patterns, _home(folder)),) if patterns else ()
+def _excluded(asked: CheckRequest) -> Excluded:
+    """What the flags leave out, and the settings of a folder."""
+    flags = (matching(asked.exclude, Path.cwd(), "--exclude"),) if asked.exclude else ()
+
+    def excluded(folder: Path) -> tuple[Patterns, ...]:
+        try:
+            patterns = asked.settings(folder).exclude
+        except SettingsError:  # said where a file of that folder is read
+            return flags
+        return (*flags, matching(patterns, _home(folder))) if patterns else flags
+
+    return excluded
 
 
-def _is_excluded(path: Path) -> bool:
-    """Whether the settings leave out a path, or a folder that holds it."""
-    return any(one.cover(path.as_posix(), path.is_dir()) for one in _excluded(path.parent))
+def _is_excluded(path: Path, excluded: Excluded) -> bool:
+    """Whether a path is left out, or a folder that holds it."""
+    return any(one.cover(path.as_posix(), path.is_dir()) for one in excluded(path.parent))
 
 
 def _home(start: Path) -> Path:
@@ -75,18 +83,37 @@ def _home(start: Path) -> Path:
     return file.parent.resolve() if file else start
 
 
-def _answer(group: Group, asked: CheckRequest) -> _Answer:
-    settings = chosen(load(group.root, {}), asked)
+def _answer(group: Group, asked: CheckRequest, step: StepListener) -> _Answer:
+    settings = chosen(asked.settings(group.root), asked)
     texts = {asked.stdin.resolve(): asked.text} if asked.stdin else {}
     contents = _contents((*group.python, *group.launchers), texts)
+    entry = _entry(group, contents, texts, asked, step)
+    home = _home(group.root)
+    ignores = [(matching((one,), home), codes) for one, codes in settings.per_file_ignores]
     whole = any(path.is_dir() for path in asked.paths)
-    slot = _slot(group, settings, asked, whole) if asked.cache and not texts else None
-    entry = slot.load(contents) if slot else None
-    if entry is None:
-        entry = _judged(group, contents, settings, asked, whole, texts)
-        if slot:
-            slot.store(contents, entry)
+    hearing = Hearing(group, contents, settings, ignores, whole, asked.comments)
+    entry = replace(entry, findings=tuple(hearing.heard(entry.findings)))
     return _Answer(group, entry, len(contents))
+
+
+def _entry(
+    group: Group,
+    contents: Mapping[Path, bytes],
+    texts: Mapping[Path, bytes],
+    asked: CheckRequest,
+    step: StepListener,
+) -> CacheEntry:
+    """What all rules find: which of them are switched on is asked afterwards."""
+    slot = _slot(group, asked) if asked.cache and not texts else None
+    found = slot.load(contents) if slot else None
+    if found is None:
+        # rules and parsers
+        from ddpify.checking.judge import Judge
+
+        found = Judge(group, contents, texts).entry(asked.assume_distributed, step)
+        if slot:
+            slot.store(contents, found)
+    return found
 
 
 def _contents(files: Iterable[Path], texts: Mapping[Path, bytes]) -> dict[Path, bytes]:
@@ -100,26 +127,9 @@ def _contents(files: Iterable[Path], texts: Mapping[Path, bytes]) -> dict[Path, 
     return found
 
 
-def _slot(group: Group, settings: Settings, asked: CheckRequest, whole: bool) -> Slot:
-    flags = f"{settings!r}\0{_home(group.root)}\0{asked.assume_distributed}\0{whole}"
-    everything = any(path.resolve() in (group.root, *group.root.parents) for path in asked.paths)
-    return Slot.of(group, flags, asked.cache_dir, everything)
-
-
-def _judged(
-    group: Group,
-    contents: Mapping[Path, bytes],
-    settings: Settings,
-    asked: CheckRequest,
-    whole: bool,
-    texts: Mapping[Path, bytes],
-) -> CacheEntry:
-    from ddpify.checking.judge import Judge
-
-    home = _home(group.root)
-    ignores = [(matching((one,), home), codes) for one, codes in settings.per_file_ignores]
-    judge = Judge(group, contents, settings, ignores, whole)
-    return judge.entry(asked.assume_distributed, asked.jobs, texts or None)
+def _slot(group: Group, asked: CheckRequest) -> Slot:
+    whole = any(path.resolve() in (group.root, *group.root.parents) for path in asked.paths)
+    return Slot.of(group, asked.assume_distributed, asked.cache_dir, whole)
 
 
 def _together(answers: Iterable[_Answer]) -> Checked:

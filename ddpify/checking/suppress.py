@@ -13,11 +13,10 @@ import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ddpify.checking.codes import OFF, known
+from ddpify.checking.codes import OFF, UNUSED, known
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.site import Site, Span
 
-UNUSED = "DDP005"
 _CODE = r"(?:[A-Za-z]+[0-9]+|DDP\b)"
 _OWN_CODE = "DDP[0-9]+"
 _COMMENT = re.compile(
@@ -51,12 +50,6 @@ class Comment:
         """Whether the comment is about this finding."""
         here = self.first <= finding.site.span.line <= self.last
         return here and (self.codes is None or finding.rule.startswith(self.codes))
-
-
-def may_hold(raw: bytes) -> bool:
-    """Whether there can be such a comment; nothing else is tokenized."""
-    low = raw.lower()
-    return b"ddpify:" in low or b"noqa" in low
 
 
 def comments(text: str, python: bool = True) -> tuple[Comment, ...]:

@@ -7,11 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, echo, wants_color
+from ddpify.commands.check_flags import CheckFlags
+from ddpify.commands.completion import rule_codes
+from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, config_flag, echo
+from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.checking.fixing import Fixed
@@ -25,17 +28,27 @@ _APART = (
     ("--add-noqa", "--fix"),
     ("--add-noqa", "--statistics"),
     ("--diff", "--statistics"),
+    ("--add-noqa", "--ignore-noqa"),
+    ("--show-files", "--show-settings"),
 )
 _UNNAMED = re.compile("[\ud800-\udfff]")  # bytes of a file's name that are no UTF-8
 _COUNTED = ("text", "concise", "json")
 
 
+def _codes_flag(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(name, multiple=True, metavar="CODES", help=text, shell_complete=rule_codes)
+
+
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATHS]...")
-@click.option("--select", multiple=True, metavar="CODES", help="Only these rules (or prefixes).")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules (or prefixes).")
+@_codes_flag("--select", "Only these rules (or prefixes).")
+@_codes_flag("--ignore", "Not these rules (or prefixes).")
+@_codes_flag("--extend-select", "These rules besides the chosen ones.")
 @click.option(
-    "--extend-select", multiple=True, metavar="CODES", help="These rules besides the chosen ones."
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Leave this out of folders, too (as in a .gitignore in the current folder).",
 )
 @click.option(
     "--force-exclude", is_flag=True, help="Leave out what `exclude` names even if it is named here."
@@ -43,6 +56,9 @@ _COUNTED = ("text", "concise", "json")
 @click.option("--fix", is_flag=True, help="Make the safe fixes, in all files or in none.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: the unsafe fixes, too.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
+@click.option(
+    "--ignore-noqa", is_flag=True, help="Report what comments silence, `# ddpify: ignore` too."
+)
 @click.option("--add-noqa", is_flag=True, help="Write a `# noqa: CODE` at each finding.")
 @click.option("--assume-distributed", is_flag=True, help="Read programs of one process, too.")
 @click.option(
@@ -69,15 +85,6 @@ _COUNTED = ("text", "concise", "json")
 )
 @click.option("--show-source", is_flag=True, help="With the lines of source they are about.")
 @click.option("--statistics", is_flag=True, help="Print only how often each rule is broken.")
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=1,
-    show_default=True,
-    help="Processes; each parses what it needs, so that more pay for many scripts only.",
-)
 @click.option("--no-cache", is_flag=True, help="Neither use nor write the cache.")
 @click.option(
     "--cache-dir",
@@ -87,6 +94,9 @@ _COUNTED = ("text", "concise", "json")
 )
 @click.option("-e", "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings, but no summary.")
+@click.option("--show-files", is_flag=True, help="List the files that would be read; read none.")
+@click.option("--show-settings", is_flag=True, help="Print the settings that count, and whose.")
+@config_flag
 @click.option(
     "-v",
     "--verbose",
@@ -105,7 +115,7 @@ def check(paths: tuple[str, ...], **flags: object) -> int:
     from ddpify.settings import SettingsError
 
     try:
-        return _run(tuple(map(_path, paths)), _CheckFlags(flags))
+        return _run(tuple(map(_path, paths)), CheckFlags(flags))
     except (CheckError, SettingsError) as error:
         raise Stop(str(error)) from error
 
@@ -116,58 +126,16 @@ def _path(given: str) -> Path:
     return Path(given)
 
 
-class _CheckFlags:
-    """The flags by their names."""
-
-    def __init__(self, given: dict[str, object]) -> None:
-        self._given = given
-
-    def on(self, name: str) -> bool:
-        """Whether a switch is set."""
-        return bool(self._given[name])
-
-    def path(self, name: str) -> Path | None:
-        """The path that was given."""
-        value = self._given[name]
-        return value if isinstance(value, Path) else None
-
-    def codes(self, name: str) -> tuple[str, ...]:
-        """Rule codes that were given."""
-        from ddpify.checking.codes import split
-
-        value = self._given[name]
-        codes = split(value) if isinstance(value, tuple) else ()
-        if value and not codes:
-            raise Stop(f"--{name.replace('_', '-')} has no code; `ddpify rule --all` lists them.")
-        return codes
-
-    @property
-    def form(self) -> str:
-        """The output format."""
-        return str(self._given["form"])
-
-    @property
-    def jobs(self) -> int:
-        """How many processes."""
-        value = self._given["jobs"]
-        assert isinstance(value, int)
-        return value
-
-    @property
-    def colored(self) -> bool:
-        """Whether to colour what goes to the terminal."""
-        value = self._given["color"]
-        wanted = wants_color(value if isinstance(value, bool) else None)
-        return wanted and self.path("output_file") is None
-
-
-def _run(paths: tuple[Path, ...], flags: _CheckFlags) -> int:
+def _run(paths: tuple[Path, ...], flags: CheckFlags) -> int:
     from ddpify.checking.run import check as run
     from ddpify.roots import shown
 
     _check_flags(flags)
     asked = _asked(paths, flags)
-    checked = run(asked)
+    if flags.on("show_files") or flags.on("show_settings"):
+        return _show(asked, flags)
+    with progress(flags.on("quiet")) as step:
+        checked = run(asked, step)
     for line in _read(checked) if flags.on("verbose") else _unread(checked):
         click.echo(f"ddpify: {line}", err=True)
     if not checked.files and not flags.on("quiet"):
@@ -182,6 +150,24 @@ def _run(paths: tuple[Path, ...], flags: _CheckFlags) -> int:
         checked = replace(checked, texts={shown(asked.stdin.resolve()): asked.text})
     _print(_rendered(asked, checked, flags), flags, to_error=flags.on("fix") and bool(asked.stdin))
     return TO_DO if checked.wanting and not flags.on("exit_zero") else CLEAN
+
+
+def _show(asked: CheckRequest, flags: CheckFlags) -> int:
+    """What a run would go by, without one."""
+    from ddpify.checking.codes import chosen
+    from ddpify.checking.run import groups
+    from ddpify.report import settings
+    from ddpify.roots import shown
+    from ddpify.settings import nearest_pyproject
+
+    for group in groups(asked, []):
+        if flags.on("show_settings"):
+            own = asked.settings(group.root)
+            off = chosen(own, asked).ignore
+            click.echo(settings.render(own, nearest_pyproject(group.root), group.root, off))
+        for file in sorted((*group.python, *group.launchers)) if flags.on("show_files") else ():
+            click.echo(shown(file))
+    return CLEAN
 
 
 def _read(checked: Checked) -> Iterator[str]:
@@ -201,7 +187,7 @@ def _unread(checked: Checked) -> Iterator[str]:
         yield f"too large to be read to the end, so bugs may be missed: {named}{more}"
 
 
-def _check_flags(flags: _CheckFlags) -> None:
+def _check_flags(flags: CheckFlags) -> None:
     """No flag is passed over for another one without a word."""
     for pair in _APART:
         if all(flags.on(one.removeprefix("--").replace("-", "_")) for one in pair):
@@ -210,7 +196,7 @@ def _check_flags(flags: _CheckFlags) -> None:
         raise Stop(f"--statistics has no form for {flags.form}: choose {', '.join(_COUNTED)}.")
 
 
-def _asked(paths: tuple[Path, ...], flags: _CheckFlags) -> CheckRequest:
+def _asked(paths: tuple[Path, ...], flags: CheckFlags) -> CheckRequest:
     from ddpify.checking.model import CheckRequest
 
     asked = CheckRequest(
@@ -219,10 +205,12 @@ def _asked(paths: tuple[Path, ...], flags: _CheckFlags) -> CheckRequest:
         flags.codes("ignore"),
         flags.codes("extend_select"),
         flags.on("assume_distributed"),
-        flags.jobs,
         not flags.on("no_cache"),
         flags.path("cache_dir"),
         force_exclude=flags.on("force_exclude"),
+        exclude=flags.texts("exclude"),
+        config=flags.texts("config"),
+        comments=not flags.on("ignore_noqa"),
     )
     name = flags.path("stdin_filename")
     if _STDIN not in paths:
@@ -237,7 +225,7 @@ def _asked(paths: tuple[Path, ...], flags: _CheckFlags) -> CheckRequest:
     return replace(asked, paths=(), stdin=name or Path("stdin.py"), text=text)
 
 
-def _fix(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> tuple[CheckRequest, Checked]:
+def _fix(asked: CheckRequest, checked: Checked, flags: CheckFlags) -> tuple[CheckRequest, Checked]:
     """Write the fixes; what is left to find."""
     from ddpify.checking.actions import fixed, new_text, written
 
@@ -246,10 +234,11 @@ def _fix(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> tuple[Che
     after = replace(asked, text=new_text(asked, done.changes)) if asked.stdin else asked
     if asked.stdin:
         click.echo(after.text, nl=False)
-    return after, written(after, done) if done.changes else checked
+    with progress(flags.on("quiet")) as step:
+        return after, written(after, done, step) if done.changes else checked
 
 
-def _show_diff(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> int:
+def _show_diff(asked: CheckRequest, checked: Checked, flags: CheckFlags) -> int:
     """The patch goes to standard output, what no patch can hold to standard error."""
     from ddpify.checking.actions import fixed
     from ddpify.checking.causes import causes
@@ -283,7 +272,7 @@ def _add_noqa(asked: CheckRequest, checked: Checked) -> int:
     return CLEAN
 
 
-def _rendered(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> str:
+def _rendered(asked: CheckRequest, checked: Checked, flags: CheckFlags) -> str:
     form = flags.form
     if flags.on("statistics"):
         from ddpify.report import statistics
@@ -325,7 +314,7 @@ def _sarif(asked: CheckRequest, checked: Checked) -> str:
     return sarif.render(checked, catalogue(), lambda found: fixes(asked, found).changes)
 
 
-def _print(text: str, flags: _CheckFlags, to_error: bool = False) -> None:
+def _print(text: str, flags: CheckFlags, to_error: bool = False) -> None:
     target = flags.path("output_file")
     if target is None:
         if to_error:

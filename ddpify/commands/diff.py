@@ -19,6 +19,7 @@ from ddpify.commands.shared import (
     settings_of,
     wants_color,
 )
+from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
@@ -38,7 +39,8 @@ def diff(paths: tuple[Path, ...], form: str, color: bool | None, **flags: object
     from ddpify import pipeline
     from ddpify.report import markdown
 
-    outcome = pipeline.migrate(paths, settings)
+    with progress() as step:
+        outcome = pipeline.migrate(paths, settings, step)
     if outcome.refusals:
         return refuse(outcome, form)
     if form == "markdown":

@@ -19,6 +19,7 @@ from ddpify.commands.shared import (
     refuse,
     settings_of,
 )
+from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
@@ -57,7 +58,8 @@ def migrate(
     settings = settings_of(paths, flags)
     from ddpify import pipeline
 
-    outcome = pipeline.migrate(paths, settings)
+    with progress() as step:
+        outcome = pipeline.migrate(paths, settings, step)
     if outcome.refusals:
         return refuse(outcome, form)
     if not inplace and output is None:

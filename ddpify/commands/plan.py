@@ -18,6 +18,7 @@ from ddpify.commands.shared import (
     settings_of,
     wants_color,
 )
+from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.advice.model import Advice, Measured
@@ -88,7 +89,8 @@ def plan(
     from ddpify.settings import of_strategy
 
     chosen = {name: of_strategy(settings, name) for name in names}
-    found = {name: pipeline.examine((path,), one) for name, one in chosen.items()}
+    with progress() as step:
+        found = {name: pipeline.examine((path,), one, step) for name, one in chosen.items()}
     usable = {name: one for name, one in found.items() if not one[0].refusals}
     if not usable:
         return refuse(found[names[0]][0], form)

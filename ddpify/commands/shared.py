@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+from ddpify.terminal import shows_color
 
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
@@ -34,8 +35,13 @@ def paths_argument(command: _Command) -> _Command:
 
 
 def color_flag(command: _Command) -> _Command:
-    text = "Colour the output (default: on a terminal, unless NO_COLOR is set)."
+    text = "Colour the output (default: on a terminal; NO_COLOR and FORCE_COLOR are heard)."
     return click.option("--color/--no-color", default=None, help=text)(command)
+
+
+def config_flag(command: _Command) -> _Command:
+    text = "A key of [tool.ddpify] in pyproject.toml for this run (repeatable)."
+    return click.option("--config", multiple=True, metavar="KEY=VALUE", help=text)(command)
 
 
 def format_flag(*names: str) -> Callable[[_Command], _Command]:
@@ -214,7 +220,7 @@ def plan_options(command: _Command) -> _Command:
 def _with(command: _Command, strategy: Callable[[_Command], _Command]) -> _Command:
     for option in reversed((strategy, *_OPTIONS, *_OF_SHARDS)):
         command = option(command)
-    return command
+    return config_flag(command)
 
 
 def settings_of(paths: Sequence[Path], flags: dict[str, object]) -> Settings:
@@ -237,9 +243,7 @@ def refuse(outcome: Outcome, form: str) -> int:
 
 
 def wants_color(flag: bool | None) -> bool:
-    if flag is not None:
-        return flag
-    return not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+    return shows_color(sys.stdout) if flag is None else flag
 
 
 def echo(text: str, color: bool) -> None:

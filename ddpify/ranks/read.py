@@ -32,6 +32,7 @@ from ddpify.ranks.opened import asked_library, opens
 from ddpify.ranks.run import Run, is_test
 from ddpify.ranks.single import drives, is_idle, is_tested, one_process
 from ddpify.ranks.values import constant, of
+from ddpify.steps import StepListener, untold
 
 # The largest of ten well-known repositories takes 75,000 for all its runs, 6,000 for one.
 MAX_STATEMENTS, PROJECT_STATEMENTS, FEW_STATEMENTS = 12_000, 200_000, 1_000
@@ -84,10 +85,14 @@ class Reading:
         told = project.texts if project.concerned else {}
         return cls(project, Interest.of(told.values(), words), assume_distributed)
 
-    def scripts(self, part: int = 0, parts: int = 1) -> Iterator[Run]:
-        """One run for each script; of ``parts`` equal shares the one with number ``part``."""
-        runs = map(self.script, self.project.scripts()[part::parts])
-        return (run for run in runs if run is not None)
+    def scripts(self, step: StepListener = untold) -> Iterator[Run]:
+        """One run for each script."""
+        files = self.project.scripts()
+        for number, file in enumerate(files):
+            step(f"Reading as two ranks run it: {file.name}", number, len(files))
+            run = self.script(file)
+            if run is not None:
+                yield run
 
     def script(self, file: Path) -> Run | None:
         """The run of one script; None if it cannot be read."""
@@ -107,10 +112,11 @@ class Reading:
         todo.sort(key=lambda info: (_SPAWN not in info.text, info.name in called))
         return {info.place: info for info in todo}
 
-    def functions(self) -> Iterator[Run]:
+    def functions(self, step: StepListener = untold) -> Iterator[Run]:
         """One run for each function that no run has entered."""
-        for place in self.starts:
+        for number, (place, info) in enumerate(self.starts.items()):
             if place not in self.entered:
+                step(f"Reading as two ranks run it: {info.name}()", number, len(self.starts))
                 yield self.function(place)
 
     def function(self, place: Place) -> Run:

@@ -8,8 +8,7 @@ from textwrap import wrap
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.report.concise import headline, summary
-
-_WIDTH = 100
+from ddpify.terminal import width
 
 
 def render(
@@ -54,7 +53,7 @@ def also(cause: FindingCause, indent: str) -> Iterator[str]:
         text = f"also in {cause.elsewhere}"
         yield from wrap(
             text,
-            _WIDTH,
+            width(),
             initial_indent=indent,
             subsequent_indent=f"{indent}  ",
             break_long_words=False,

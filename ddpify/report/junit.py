@@ -1,4 +1,4 @@
-"""Findings as a JUnit report: a test case each, which fails."""
+"""Findings as a JUnit report: a test case each, which fails unless it is a note."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from xml.etree import ElementTree as xml
 
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
+from ddpify.rules.base import Severity
 
 # What XML cannot hold, and the control characters that it should not.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -15,7 +16,8 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U001
 def render(checked: Checked) -> str:
     """The whole document. A run without findings is one test that passes."""
     count = len(checked.causes)
-    numbers = {"tests": str(max(1, count)), "failures": str(count), "errors": "0"}
+    failing = sum(one.first.severity is not Severity.NOTE for one in checked.causes)
+    numbers = {"tests": str(max(1, count)), "failures": str(failing), "errors": "0"}
     suites = xml.Element("testsuites", {"name": "ddpify", **numbers})
     suite = xml.SubElement(suites, "testsuite", {"name": "ddpify check", **numbers})
     for cause in checked.causes:
@@ -41,9 +43,12 @@ def _case(suite: xml.Element, cause: FindingCause, checked: Checked) -> None:
             "line": str(span.line),
         },
     )
-    attributes = {"type": found.severity.value, "message": found.message}
-    failure = xml.SubElement(case, "failure", attributes)
+    if found.severity is Severity.NOTE:  # as the exit code has it
+        told = xml.SubElement(case, "system-out")
+    else:
+        attributes = {"type": found.severity.value, "message": found.message}
+        told = xml.SubElement(case, "failure", attributes)
     hops = (f"{site}: {why}" for site, why in (*found.way, *found.because))
     also = f"also in {cause.elsewhere}" if cause.others else ""
     place = f"{found.site.path}:{span.line}:{span.column + 1}: {found.rule} {found.message}"
-    failure.text = "\n".join(part for part in (place, *hops, also, found.advice) if part)
+    told.text = "\n".join(part for part in (place, *hops, also, found.advice) if part)

@@ -12,8 +12,7 @@ from ddpify.outcome import Outcome
 from ddpify.report import plan_json
 from ddpify.report.plan_sections import sections
 from ddpify.report.plan_tables import Section, Table
-
-WIDTH = 100
+from ddpify.terminal import width
 
 
 def render(
@@ -50,7 +49,7 @@ def _text(section: Section, color: bool) -> Iterator[str]:
             yield from (f"  {line}".rstrip() for line in aligned(part))
         else:
             yield from textwrap.wrap(
-                part, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+                part, width(), initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
             )
         after_table = isinstance(part, Table)
 

@@ -24,6 +24,7 @@ from ddpify.lint import Linted
 from ddpify.programs import Program
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.source import Site, Source, Span, UnreadableSource
+from ddpify.steps import StepListener, untold
 
 CODES = {
     "bad": ("DDP701", Severity.ERROR),
@@ -57,12 +58,13 @@ class Linter:
         texts: Mapping[Path, bytes] | None = None,
         assume_distributed: bool = False,
         wants: Callable[[str], bool] = lambda code: True,
-        jobs: int = 1,
         launchers: Sequence[Path] = (),
+        step: StepListener = untold,
     ) -> Linted:
         """As ``lint``."""
         names = tuple(file.relative_to(root).as_posix() for file in files)
-        self.calls.append({"files": names, "assume": assume_distributed, "jobs": jobs})
+        self.calls.append({"files": names, "assume": assume_distributed})
+        step(f"Reading {len(files)} files")
         found: list[Finding] = []
         for file, name in zip(files, names, strict=True):
             raw = (texts or {}).get(file) or file.read_bytes()

@@ -40,7 +40,6 @@ def test_the_second_run_says_the_same_without_reading(
         pytest.param({"a.py": "x = 1\n" + BAD}, id="a-file"),
         pytest.param({"new.py": BAD}, id="a-new-file"),
         pytest.param({"run.sh": "python -u a.py\n"}, id="a-launcher"),
-        pytest.param({"pyproject.toml": "[tool.ddpify]\nignore = ['DDP6']\n"}, id="the-settings"),
         pytest.param({".gitignore": "a.py\n"}, id="what-is-ignored"),
     ],
 )
@@ -62,7 +61,7 @@ def test_a_change_of_the_same_length_at_the_same_time_is_seen(
     assert check().places == ["pkg/b.py:1 DDP701"]
 
 
-@pytest.mark.parametrize("flags", [["--select", "DDP7"], ["--assume-distributed"], ["a.py"]])
+@pytest.mark.parametrize("flags", [["--assume-distributed"], ["a.py"]])
 def test_another_choice_is_another_answer(
     project: Path, check: Check, read_once: Linter, flags: list[str]
 ) -> None:
@@ -71,6 +70,35 @@ def test_another_choice_is_another_answer(
     check(*flags)
     check()
     assert len(read_once.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings", "left"),
+    [
+        pytest.param(["--select", "DDP5"], "", [], id="select"),
+        pytest.param(["--ignore", "DDP7"], "", [], id="ignore"),
+        pytest.param([], 'ignore = ["DDP7"]', [], id="settings"),
+        pytest.param([], 'per-file-ignores = {"pkg" = ["DDP"]}', ["a.py:1 DDP701"], id="per-file"),
+    ],
+)
+def test_the_choice_of_rules_is_made_in_what_was_found(
+    project: Path, check: Check, read_once: Linter, flags: list[str], settings: str, left: list[str]
+) -> None:
+    """What took minutes is not read again to leave something out; nor to have it back."""
+    write(project, {"pyproject.toml": f"[tool.ddpify]\n{settings}\n"})
+    assert check(*flags).places == left
+    write(project, {"pyproject.toml": ""})
+    assert len(check().places) == 2
+    assert read_once.calls == []
+
+
+def test_a_choice_is_cached_whole(project: Path, check: Check, linter: Linter) -> None:
+    """Also the first run may have been about a few rules."""
+    write(project, {"a.py": "bad()\nslow()  # noqa: DDP4\n"})
+    assert check("--select", "DDP5").places == []
+    assert check("--select", "DDP4,DDP0").places == []
+    assert check().places == ["a.py:1 DDP701"]
+    assert len(linter.calls) == 1
 
 
 def test_a_module_that_was_not_named_counts(project: Path, check: Check, linter: Linter) -> None:
@@ -175,7 +203,7 @@ HEAVY = ("black", "libcst", "markdown_it", "torch", "tree_sitter")
 PROGRAM = f"""
 import sys
 from ddpify.cli import main
-code = main(["check", "--jobs", "1", *sys.argv[1:]])
+code = main(["check", *sys.argv[1:]])
 ours = ("ddpify.facts", "ddpify.ranks", "ddpify.lint", "ddpify.launchers", "ddpify.rewrite")
 light = {{"ddpify.rules", "ddpify.rules.base"}}
 loaded = set(sys.modules) & set({HEAVY!r})

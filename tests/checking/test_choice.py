@@ -180,12 +180,9 @@ def test_exit_codes(project: Path, check: Check, text: str, flags: list[str], co
 
 def test_flags_reach_the_linter(project: Path, check: Check, linter: Linter) -> None:
     write(project, {"main.py": CLEAN})
-    check("--no-cache", "--assume-distributed", "--jobs", "3")
-    check("--no-cache", "-j", "2")
+    check("--no-cache", "--assume-distributed")
     check("--no-cache")
-    assert [(call["assume"], call["jobs"]) for call in linter.calls][:2] == [(True, 3), (False, 2)]
-    assert isinstance(linter.calls[2]["jobs"], int)
-    assert linter.calls[2]["jobs"] >= 1
+    assert [call["assume"] for call in linter.calls] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ class Runs:
 
     def __call__(self, *flags: str) -> str:
         """Its output; never an error."""
-        code = cli.main(["check", "--no-cache", "--jobs", "1", *ALL, *flags])
+        code = cli.main(["check", "--no-cache", *ALL, *flags])
         shown = self._capsys.readouterr()
         assert code in (0, 1), shown.err
         return shown.out

@@ -21,9 +21,10 @@ def test_one_rule(capsys: pytest.CaptureFixture[str]) -> None:
         assert part in page
 
 
-def test_codes_may_be_small(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["rule", "ddp204"]) == 0
-    assert capsys.readouterr().out.startswith("## DDP204 ")
+@pytest.mark.parametrize("said", ["ddp401", "401", "loss-no-mean", "Loss-No-m", " DDP401 "])
+def test_a_rule_by_what_is_known_of_it(said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["rule", said]) == 0
+    assert capsys.readouterr().out.startswith("## DDP401 loss-no-mean\n")
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +49,10 @@ def test_all_rules_are_one_page(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        pytest.param(["DDP20"], "there is no rule DDP20; near: DDP20", id="near"),
+        pytest.param(["DDP20"], "there is no rule DDP20; near: DDP201 missing-", id="near"),
+        pytest.param(["80"], "there is no rule 80; near: DDP801 collective-on-", id="number"),
+        pytest.param(["los-no-mean"], "there is no rule los-no-mean; near: DDP401", id="typo"),
+        pytest.param(["no-mean"], "there is no rule no-mean; near: DDP401 loss-", id="inside"),
         pytest.param(["E501"], "there is no rule E501; `ddpify rule --all`", id="far"),
         pytest.param([], "name a rule's code, or give --all", id="nothing"),
         pytest.param(["DDP204", "--all"], "name a rule's code, or give --all", id="both"),

@@ -15,6 +15,7 @@ from ddpify import cli
 from ddpify.outcome import Outcome, Refusal
 from ddpify.plan import Change
 from ddpify.settings import Settings
+from ddpify.steps import StepListener
 from tests.report.samples import HAND, MAIN, at, outcome
 
 SETTINGS_FLAGS = (
@@ -23,6 +24,7 @@ SETTINGS_FLAGS = (
     "--batch-size",
     "--bucket-cap",
     "--checkpoint",
+    "--config",
     "--find-unused",
     "--fsdp-bf16",
     "--fsdp-hybrid",
@@ -55,11 +57,14 @@ FLAGS = {
     "diff": sorted((*SETTINGS_FLAGS, *COMMON)),
     "convert-checkpoint": ["--force"],
     "check": sorted(
-        "--add-noqa --assume-distributed --cache-dir --color --diff --exit-zero --extend-select "
-        "--fix --force-exclude --format --ignore --jobs --no-cache --no-color --output-file "
-        "--output-format --quiet --select --show-source --statistics --stdin-filename "
-        "--unsafe-fixes --verbose -e -j -o -q -v".split()
+        "--add-noqa --assume-distributed --cache-dir --color --config --diff --exclude --exit-zero "
+        "--extend-select --fix --force-exclude --format --ignore --ignore-noqa --no-cache "
+        "--no-color --output-file --output-format --quiet --select --show-files --show-settings "
+        "--show-source --statistics --stdin-filename --unsafe-fixes --verbose -e -o -q -v".split()
     ),
+    "clean": [],
+    "completion": [],
+    "env": ["--python"],
     "plan": sorted(
         (*SETTINGS_FLAGS, *COMMON, *"--gpu-memory --measure --nproc --python --timeout".split())
     ),
@@ -86,7 +91,7 @@ class Layers:
         self.dirty: tuple[str, ...] = ()
         self.failure = ""
 
-    def migrate(self, paths: Sequence[Path], settings: Settings) -> Outcome:
+    def migrate(self, paths: Sequence[Path], settings: Settings, step: StepListener) -> Outcome:
         """As ``pipeline.migrate``."""
         assert paths == (Path("main.py"),)
         self.settings = settings

@@ -1,0 +1,30 @@
+"""What the terminal can show: the one place that asks the environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TextIO
+
+WIDTH = 100  # where nobody says how wide lines may be, and the longest that reads well
+_NARROWEST = 40
+
+
+def is_live(stream: TextIO) -> bool:
+    """Whether a line on it can be written over: a terminal that is not a dumb one."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def shows_color(stream: TextIO) -> bool:
+    """Whether to colour what goes there: NO_COLOR says no, else FORCE_COLOR yes."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or is_live(stream)
+
+
+def width() -> int:
+    """How long lines of text may be on standard output."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    return max(_NARROWEST, min(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns))
