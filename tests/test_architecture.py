@@ -133,6 +133,7 @@ OURS: dict[str, set[str]] = {
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
     | {"write"},
     "report": DATA | {"report", "checking.causes", "checking.model"},
+    "report.hunks": DATA | {"names"},
     "report.rule": DATA | {"names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
     **{
