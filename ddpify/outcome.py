@@ -41,6 +41,7 @@ class Outcome:
 
     ``files`` are all that hang on the entries, changed or not, relative to ``root``.
     ``starts_itself``: the programs start their processes themselves, as Lightning does.
+    ``differences``: what is not as in one process; ``arguments``: what each entry is started with.
     """
 
     root: Path
@@ -53,6 +54,8 @@ class Outcome:
     files: tuple[str, ...] = ()
     account: Account | None = None
     starts_itself: bool = False
+    differences: tuple[str, ...] = ()
+    arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def wanting(self) -> bool:

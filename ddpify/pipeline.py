@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddpify import accepting, discover, launching, siblings, trainers, unbound, vendor
+from ddpify.advice import after
 from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.frameworks import loop_elsewhere
 from ddpify.facts.model import Facts, Status
@@ -30,7 +31,7 @@ def migrate(paths: Sequence[Path], settings: Settings, step: StepListener = unto
 
     ``step`` is told how far it is.
     """
-    return examine(paths, settings, step)[0]
+    return after.told(*examine(paths, settings, step))
 
 
 def examine(

@@ -147,6 +147,7 @@ OURS: dict[str, set[str]] = {
     | {"steps", "write"},
     "report": DATA | {"report", "checking.causes", "checking.model", "terminal"},
     "report.settings": {"settings"},
+    "report.hunks": DATA | {"names"},
     "report.rule": DATA | {"names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
     **{

@@ -40,7 +40,7 @@ def advise(
     ``nproc`` 0: as many GPUs as the launchers list, or 2, 4 and 8. ``arguments`` are the
     program's, instead of those that launchers pass.
     """
-    parallel = _data_parallel(facts)
+    parallel = data_parallel(facts)
     found = origins(facts)
     setup = _setup(outcome, facts, settings, parallel, found)
     spelled = tuple(s for option in options(facts) for s in option.spellings)
@@ -75,7 +75,8 @@ def advise(
     )
 
 
-def _data_parallel(facts: Facts) -> tuple[Call, ...]:
+def data_parallel(facts: Facts) -> tuple[Call, ...]:
+    """The calls of ``nn.DataParallel`` around trained models."""
     calls = {c.site: c for model in facts.models for c in model.data_parallel}
     return tuple(calls[site] for site in sorted(calls))
 
@@ -91,19 +92,16 @@ def _setup(
     return Setup(
         replicas=_replicas(parallel[0]) if parallel else None,
         norm=any(model.batch_norm for model in facts.models),
-        synced=_synced(outcome, facts),
+        synced=synced(outcome, facts),
         whole=split or (settings.batch_size == "global" and facts.status is not Status.MIGRATED),
     )
 
 
-def _synced(outcome: Outcome, facts: Facts) -> bool:
+def synced(outcome: Outcome, facts: Facts) -> bool:
     """Whether the migration converts batch norm of this entry's models, on CUDA."""
     trees = facts.trees
     written = (
-        edit.code
-        for finding in outcome.findings
-        for edit in finding.fix
-        if edit.site.path in trees and "wrap_model(" in edit.code
+        edit.code for finding in outcome.findings for edit in finding.fix if edit.site.path in trees
     )
     kept = (
         c.kwargs.get("sync_batchnorm") for c in facts.calls if c.name == "ddpify.runtime.wrap_model"

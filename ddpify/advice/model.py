@@ -33,13 +33,15 @@ class Start:
     """How the program is started: ``place`` is a launcher's line, or says that it was asked for.
 
     ``gpus`` is the length of the GPU list that is written there, ``values`` are the options it
-    passes, None for those that only the shell knows. ``first`` is the word after the program.
+    passes, None for those that only the shell knows. ``first`` is the word after the program;
+    ``arguments`` are all, None where only the shell knows one.
     """
 
     place: str
     gpus: int | None = None
     values: tuple[tuple[str, str | None], ...] = ()
     first: str = ""
+    arguments: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

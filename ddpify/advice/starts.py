@@ -17,6 +17,8 @@ from ddpify.launchers.script import Command, Script, Word
 
 _PROCESSES = re.compile(r"--nproc[_-]per[_-]node(?:=(\d+))?")
 _VARIABLE = re.compile(r"\"?\$(?:(\w+)|\{(\w+)(?::?-([^}$]*))?\})\"?")
+_FILLED = re.compile(r"\$(?:\w+|\{\w+(?::?-[^}$]*)?\})")
+_OWN = ("$@", "$*")  # what the launcher itself is given
 
 
 def starts(root: Path, entry: str, known: Sequence[str]) -> tuple[Start, ...]:
@@ -49,14 +51,29 @@ def _start(
     values = tuple(_values(script, command.words, known))
     # how many GPUs several nodes come to is not in the script's own list
     gpus = None if launch.nodes else _gpus(script, launch.gpus) or _ranks(command.words)
-    return Start(place, gpus, values, _first(command.words, launch.entry))
+    after = _after(command.words, launch.entry)
+    if after is None:
+        return Start(place, gpus, values)
+    first = next((word.literal or "" for word in after), "")
+    return Start(place, gpus, values, first, _arguments(script, after))
 
 
-def _first(words: Sequence[Word], entry: str) -> str:
-    """The word after the program; empty where that is started by another name than its file's."""
-    texts = [word.literal or "" for word in words]
-    after = [n + 1 for n, text in enumerate(texts) if Path(text).name == Path(entry).name]
-    return texts[after[0]] if after and after[0] < len(texts) else ""
+def _after(words: Sequence[Word], entry: str) -> Sequence[Word] | None:
+    """The words after the program; None where that is started by another name than its file's."""
+    names = [Path(word.literal or "").name for word in words]
+    name = Path(entry).name
+    return words[names.index(name) + 1 :] if name in names else None
+
+
+def _arguments(script: Script, words: Sequence[Word]) -> tuple[str, ...] | None:
+    """The words as the program gets them; None where the shell fills in what is not known."""
+    given = [_said(script, word) for word in words if word.text.strip('"') not in _OWN]
+    known = tuple(one for one in given if one is not None)
+    return known if len(known) == len(given) else None
+
+
+def _said(script: Script, word: Word) -> str | None:
+    return word.literal if word.literal is not None else _filled(script, word.text, frozenset())
 
 
 def _gpus(script: Script, gpus: Gpus) -> int | None:
@@ -99,18 +116,30 @@ def _option(name: str, known: Sequence[str]) -> str | None:
     return fits[0] if len(name) > 2 and len(fits) == 1 else None
 
 
-def _value(script: Script, text: str) -> str | None:
-    """What a word stands for: itself, or the one value that the script gives a variable."""
+def _value(script: Script, text: str, within: frozenset[str] = frozenset()) -> str | None:
+    """What a word stands for: itself, or the one value that the script gives a variable.
+
+    ``within`` are variables whose own value this is: ``EPOCHS=${EPOCHS:-5}``.
+    """
     variable = _VARIABLE.fullmatch(text)
     if variable is None:
-        plain = text.strip("\"'")
-        return None if re.search(r"[$`]", plain) else plain
+        return _filled(script, text, within)
     name, default = variable.group(1) or variable.group(2), variable.group(3)
     if name.isdigit():
         return default
-    given = [a.value for a in script.assignments if a.name == name]
+    given = [a.value for a in script.assignments if a.name == name and name not in within]
     if len(given) > 1:
         return None
     if not given:
         return default
-    return given[0].literal if given[0].literal is not None else _value(script, given[0].text)
+    return given[0].literal or _value(script, given[0].text, within | {name})
+
+
+def _filled(script: Script, text: str, within: frozenset[str]) -> str | None:
+    """A word with the values of variables in it: ``out/$NAME``."""
+    pieces = [_value(script, found[0], within) for found in _FILLED.finditer(text)]
+    if None in pieces:
+        return None
+    values = iter(pieces)
+    plain = _FILLED.sub(lambda _: next(values) or "", text).strip("\"'")
+    return None if re.search(r"[$`\"']", plain) else plain

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ddpify.commands.diff import show_dry_run
+from ddpify.commands.diff import full_flag, show_dry_run
 from ddpify.commands.shared import (
     CLEAN,
     Stop,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Change files with uncommitted changes, too.")
 @project_options
 @format_flag("text", "json")
+@full_flag
 @color_flag
 def migrate(
     paths: tuple[Path, ...],
@@ -46,6 +48,7 @@ def migrate(
     force: bool,
     form: str,
     color: bool | None,
+    full: bool | None,
     **flags: object,
 ) -> int:
     """Rewrite training scripts for torchrun.
@@ -63,19 +66,21 @@ def migrate(
     if outcome.refusals:
         return refuse(outcome, form)
     if not inplace and output is None:
-        return show_dry_run(outcome, form, color)
+        return show_dry_run(outcome, form, color, full)
     written = _write(outcome, output, force)
     _show_written(outcome, output or outcome.root, written, form)
     return CLEAN
 
 
 def _show_written(outcome: Outcome, target: Path, written: Sequence[Path], form: str) -> None:
-    from ddpify.report import json, text
+    from ddpify.report import json, summary
+    from ddpify.roots import prefix
 
     if form == "json":
         click.echo(json.render(outcome, written), nl=False)
     else:
-        click.echo(text.summary(outcome, text.prefix(target), written), nl=False)
+        original = os.path.relpath(outcome.root) if target != outcome.root else ""
+        click.echo(summary.done(outcome, prefix(target), written, original), nl=False)
 
 
 def _write(outcome: Outcome, output: Path | None, force: bool) -> Sequence[Path]:

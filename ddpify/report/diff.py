@@ -1,7 +1,8 @@
 """A unified diff whose every hunk says which rule asked for it and why.
 
 Rules and reasons stand in the hunk's heading, where patch tools allow any text: what is
-piped into a file is a valid patch. On a terminal they get lines of their own.
+piped into a file is a valid patch. On a terminal they get lines of their own, and copies of the
+helpers, which nobody wants to read there, are folded to one line.
 """
 
 from __future__ import annotations
@@ -12,16 +13,30 @@ from pathlib import Path
 import click
 
 from ddpify.outcome import Outcome
+from ddpify.report.concise import plural
 from ddpify.report.hunks import FileDiff, Hunk, file_diffs
 
 _COLORS = {"+": "green", "-": "red"}
 
 
-def render(outcome: Outcome, before: str = "", *, color: bool = False) -> str:
+def render(outcome: Outcome, before: str = "", *, color: bool = False, folded: bool = False) -> str:
     """The whole diff; ``before`` leads from the current folder down to the project."""
     down = "" if Path(before).is_absolute() else before
-    lines = (line for diff in file_diffs(outcome) for line in _file(diff, down, color))
+    lines: list[str] = []
+    for diff in file_diffs(outcome):
+        if folded and diff.is_copy:
+            lines.append(_folded(diff, down, color))
+        else:
+            lines += _file(diff, down, color)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _folded(diff: FileDiff, before: str, color: bool) -> str:
+    """One line for a file: ``+ ddp_utils.py, 289 lines, not shown: --full``."""
+    added, removed = diff.count("+"), diff.count("-")
+    length = plural(added, "line") if diff.is_new else f"+{added} -{removed} lines"
+    line = f"{'+' if diff.is_new else '~'} {before}{diff.path}, {length}, not shown: --full"
+    return click.style(line, bold=True) if color else line
 
 
 def _file(diff: FileDiff, before: str, color: bool) -> Iterator[str]:

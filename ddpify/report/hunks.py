@@ -13,6 +13,7 @@ import re
 import tokenize
 from dataclasses import dataclass
 
+from ddpify.names import HEADER_PREFIX
 from ddpify.outcome import Outcome
 from ddpify.plan import Change, PlannedEdit
 from ddpify.rules.base import Edit, How
@@ -44,11 +45,16 @@ class Hunk:
 
 @dataclass(frozen=True)
 class FileDiff:
-    """One file's hunks."""
+    """One file's hunks. ``is_copy``: it is a copy of the helpers, which nobody has to read."""
 
     path: str
     is_new: bool
     hunks: tuple[Hunk, ...]
+    is_copy: bool = False
+
+    def count(self, mark: str) -> int:
+        """How many lines are added ("+") or removed ("-")."""
+        return sum(line.startswith(mark) for hunk in self.hunks for line in hunk.lines)
 
     def headers(self, before: str = "") -> tuple[str, str]:
         """The two lines that name the file in a unified diff."""
@@ -57,14 +63,15 @@ class FileDiff:
 
 
 def file_diffs(outcome: Outcome) -> tuple[FileDiff, ...]:
-    """The files this outcome changes, in its order."""
-    return tuple(file_diff(change) for change in outcome.changes if change.before != change.after)
+    """The files this outcome changes, in its order; copies of the helpers come last."""
+    found = (file_diff(change) for change in outcome.changes if change.before != change.after)
+    return tuple(sorted(found, key=lambda diff: diff.is_copy))
 
 
 def file_diff(change: Change) -> FileDiff:
     """Compare both versions and hand every edit to the hunks it made."""
-    old = _lines(change.before or b"")
-    new = _lines(change.after)
+    old = lines_of(change.before or b"")
+    new = lines_of(change.after)
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     groups = list(matcher.get_grouped_opcodes(3))
     importing = [_needing_imports(change.edits, group, new) for group in groups]
@@ -73,10 +80,11 @@ def file_diff(change: Change) -> FileDiff:
         Hunk(_ranges(group), _marked(group, old, new), edits, imports)
         for group, edits, imports in zip(groups, owners, importing, strict=True)
     )
-    return FileDiff(change.path, change.before is None, tuple(hunks))
+    is_copy = change.after.startswith(HEADER_PREFIX.encode())
+    return FileDiff(change.path, change.before is None, tuple(hunks), is_copy)
 
 
-def _lines(raw: bytes) -> list[str]:
+def lines_of(raw: bytes) -> list[str]:
     """Lines with their ends; only ``\\n`` ends a line, as for patch tools."""
     parts = _decoded(raw).split("\n")
     return [f"{part}\n" for part in parts[:-1]] + parts[-1:] * bool(parts[-1])

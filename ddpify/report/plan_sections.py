@@ -8,6 +8,7 @@ from ddpify.advice.memory import total
 from ddpify.advice.model import Advice, OptimizerState, Recommendation, Row, Start
 from ddpify.outcome import Outcome
 from ddpify.report.hunks import FileDiff, file_diffs
+from ddpify.report.kinds import reasons
 from ddpify.report.plan_scaling import scaling, sharded
 from ddpify.report.plan_tables import Section, Table, cell, mebibytes
 from ddpify.report.text import left_by_hand
@@ -49,31 +50,14 @@ def _changes(outcome: Outcome) -> Section:
     if not diffs:
         return Section("What is done", ("nothing: there is nothing to change",))
     files = Table(("file", "hunks", "+", "-"), tuple(map(_file, diffs)))
-    reasons = Table(("rule", "hunks", "why"), tuple(_reasons(diffs)), frozenset({0, 2}))
-    return Section("What is done (`ddpify diff` shows it)", (files, reasons))
+    rows = tuple((one.rule, str(one.hunks), one.why) for one in reasons(diffs))
+    rules = Table(("rule", "hunks", "why"), rows, frozenset({0, 2}))
+    return Section("What is done (`ddpify diff` shows it)", (files, rules))
 
 
 def _file(diff: FileDiff) -> tuple[str, ...]:
-    lines = [line for hunk in diff.hunks for line in hunk.lines]
-    added, removed = (sum(line.startswith(mark) for line in lines) for mark in "+-")
     name = f"{diff.path} (new)" if diff.is_new else diff.path
-    return name, str(len(diff.hunks)), str(added), str(removed)
-
-
-def _reasons(diffs: tuple[FileDiff, ...]) -> Iterator[tuple[str, ...]]:
-    """The rules by number of hunks; each with its first reason."""
-    hunks: dict[str, int] = {}
-    reasons: dict[str, list[str]] = {}
-    for hunk in (hunk for diff in diffs for hunk in diff.hunks):
-        own = {(planned.rule, planned.reason) for planned in hunk.edits}
-        for rule in {rule for rule, _ in own}:
-            hunks[rule] = hunks.get(rule, 0) + 1
-        for rule, reason in sorted(own):
-            known = reasons.setdefault(rule, [])
-            known += [reason] if reason not in known else []
-    for rule in sorted(hunks):
-        first, *others = reasons[rule]
-        yield rule, str(hunks[rule]), f"{first} (and {len(others)} more)" if others else first
+    return name, str(len(diff.hunks)), str(diff.count("+")), str(diff.count("-"))
 
 
 def _batch(advice: Advice) -> Iterator[str | Table]:

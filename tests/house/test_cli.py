@@ -52,9 +52,12 @@ SETTINGS_FLAGS = (
     "--whole-batches",
 )
 COMMON = ("--color", "--format", "--no-color")
+FOLDING = ("--fold", "--full")
 FLAGS = {
-    "migrate": sorted((*SETTINGS_FLAGS, *COMMON, "--force", "--inplace", "--output", "-o")),
-    "diff": sorted((*SETTINGS_FLAGS, *COMMON)),
+    "migrate": sorted(
+        (*SETTINGS_FLAGS, *COMMON, *FOLDING, "--force", "--inplace", "--output", "-o")
+    ),
+    "diff": sorted((*SETTINGS_FLAGS, *COMMON, *FOLDING)),
     "convert-checkpoint": ["--force"],
     "check": sorted(
         "--add-noqa --assume-distributed --cache-dir --color --config --diff --exclude --exit-zero "
@@ -195,10 +198,46 @@ def test_dry_runs_keep_the_patch_apart_from_the_rest(
 ) -> None:
     assert cli.main([command, "main.py"]) == 1
     shown = capsys.readouterr()
-    assert shown.out.startswith("--- /dev/null\n+++ b/ddp_utils.py\n")
+    assert shown.out.startswith("--- a/main.py\n+++ b/main.py\n")
+    assert "--- /dev/null\n+++ b/ddp_utils.py\n" in shown.out
     assert "Left to do by hand:" not in shown.out
-    assert shown.err.startswith("Left to do by hand:\n  main.py:20: D402")
+    assert "\nLeft to do by hand:\n  main.py:20: D402" in shown.err
+    assert shown.err.endswith("this does it:\n  ddpify migrate main.py --inplace\n")
     assert layers.written == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "terminal", "whole"),
+    [
+        pytest.param([], True, False, id="terminal"),
+        pytest.param([], False, True, id="pipe"),
+        pytest.param(["--full"], True, True, id="full"),
+        pytest.param(["--fold"], False, False, id="fold"),
+    ],
+)
+def test_helpers_are_folded_on_a_terminal(
+    layers: Layers,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    terminal: bool,
+    whole: bool,
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    cli.main(["diff", *flags, "main.py"])
+    shown = capsys.readouterr().out
+    assert ("+def helper_1" in shown) is whole
+    assert ("+ ddp_utils.py, 60 lines, not shown: --full" in shown) is not whole
+
+
+def test_the_command_that_writes_has_the_same_options(
+    layers: Layers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--batch-size=per-rank", "--static-graph", "--no-whole-batches"]
+    cli.main(["diff", "main.py", "--fold", *flags, "--accept", "DDP006@a b.py:2"])
+    last = capsys.readouterr().err.splitlines()[-1]
+    given = "--batch-size per-rank --no-whole-batches --static-graph --accept 'DDP006@a b.py:2'"
+    assert last == f"  ddpify migrate main.py {given} --inplace"
 
 
 def test_inplace_writes_and_says_what_to_run(
@@ -207,7 +246,7 @@ def test_inplace_writes_and_says_what_to_run(
     assert cli.main(["migrate", "--inplace", "main.py"]) == 0
     assert layers.written == [("inplace", tmp_path)]
     shown = capsys.readouterr().out
-    assert "Wrote 2 files:\n  ddp_utils.py\n  main.py\n" in shown
+    assert "Wrote 2 files:\n  ddp_utils.py\n  main.py\n4 places in 2 files" in shown
     assert "  torchrun --standalone --nproc_per_node=gpu main.py\n" in shown
     assert "@@" not in shown
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ddpify.names import HEADER_PREFIX
 from ddpify.outcome import Note, Outcome
 from ddpify.plan import Change, Clash, PlannedEdit
 from ddpify.rules.base import Edit, Finding, How, Import, Severity
@@ -30,7 +31,9 @@ AFTER = AFTER.replace("    print(epoch)", "    if is_main_process():\n        pr
 AFTER = AFTER.replace(
     "torch.save(model", "if is_main_process():\n    torch.save(model"
 )  # one indent, as a gate gives it
-HELPERS = "".join(f"def helper_{number}(): ...\n" for number in range(60))
+HELPERS = "".join(
+    [f"{HEADER_PREFIX}0.1 abc\n", *(f"def helper_{number}(): ...\n" for number in range(59))]
+)
 
 
 def line_of(text: str, part: str = BEFORE) -> int:

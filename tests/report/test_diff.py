@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from ddpify.plan import Change
 from ddpify.report import diff, markdown
 from ddpify.report.hunks import file_diff, file_diffs
 from ddpify.rules.base import How
-from tests.report.samples import AFTER, BEFORE, EDITS, HELPERS, MAIN, at, outcome, planned
+from tests.report.samples import AFTER, BEFORE, EDITS, HELPERS, MAIN, NEW, at, outcome, planned
 
 
 def reasons(change: Change) -> list[list[str]]:
@@ -97,6 +98,18 @@ def test_colour_puts_each_reason_on_its_own_line(tmp_path: Path) -> None:
     assert "\x1b[32m+    set_epoch(loader, epoch)\x1b[0m\n" in text
     assert "D201\x1b[0m \x1b[3man epoch needs its own order\x1b[0m\n" in text
     assert "\x1b" not in diff.render(outcome(tmp_path))
+
+
+def test_copies_of_the_helpers_come_last_and_may_be_folded(tmp_path: Path) -> None:
+    """On a terminal nobody wants to read them; a patch has to hold them."""
+    patch = diff.render(outcome(tmp_path), "src/")
+    assert patch.index("+++ b/src/main.py") < patch.index("+++ b/src/ddp_utils.py")
+    folded = diff.render(outcome(tmp_path), "src/", folded=True)
+    assert folded.endswith("\n+ src/ddp_utils.py, 60 lines, not shown: --full\n")
+    assert patch.startswith(folded[: folded.rindex("+ src/")])
+    renewed = (replace(NEW, before=NEW.after.replace(b"helper_7()", b"helper_8()")),)
+    folded = diff.render(outcome(tmp_path, changes=renewed), folded=True)
+    assert folded == "~ ddp_utils.py, +1 -1 lines, not shown: --full\n"
 
 
 def test_markdown_has_headings_fences_reasons_and_what_is_left(tmp_path: Path) -> None:
