@@ -164,6 +164,8 @@ OURS: dict[str, set[str]] = {
     "advice.split": set(),
     # Verifying: what is watched, what was seen, what it means, how it is told.
     "verify": {"verify.options", "verify.recording"},
+    "verify.which": set(),
+    "verify.options": {"verify.which"},
     "verify.evidence": {"rules.base", "verify.options", "verify.recording"},
     "verify.verdict": {"outcome", "verify.options", "verify.recording"},
     "verify.observer": {"verify.observer"},
@@ -187,10 +189,11 @@ OURS: dict[str, set[str]] = {
     },
     "verify.shards": {"names", "verify.interpreter", "verify.recording"},
     "verify.scalars": {"verify.evidence", "verify.interpreter"},
-    "verify.checks": VERIFY,
+    "verify.checks": VERIFY | {"names"},
     "verify.causes": VERIFY | {"rules.registry", "rules.base"},
     "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
     "verify.pairing": {
+        "advice.undivided",
         "facts.model",
         "names",
         "outcome",

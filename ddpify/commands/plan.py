@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ddpify.commands.passing import Passing
 from ddpify.commands.shared import (
     CLEAN,
     Stop,
     color_flag,
     echo,
     format_flag,
+    lacking,
     plan_options,
     refuse,
     settings_of,
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ddpify.settings import Settings, StrategyName
 
 
-@click.command()
+@click.command(cls=Passing)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS...]")
 @click.option(
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     help="With --strategy auto: the memory of each GPU (default: of the one that --measure uses).",
 )
 @click.option(
-    "--python", metavar="PATH", help="The interpreter that trains (default: ddpify's own)."
+    "--python", metavar="PATH", help="The interpreter that trains (default: the project's)."
 )
 @click.option(
     "--timeout",
@@ -151,7 +153,7 @@ def _measured(
         from ddpify.verify.progress import shown
         from ddpify.verify.run import VerifyError
     except ModuleNotFoundError as error:
-        raise Stop(f"--measure needs {error.name}: pip install 'ddpify[verify]'") from error
+        raise lacking("--measure", error) from error
     flags = {"arguments": arguments, "timeout": timeout, **({"python": python} if python else {})}
     try:
         with shown() as report:

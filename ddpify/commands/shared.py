@@ -29,6 +29,16 @@ class Stop(click.ClickException):
         click.echo(f"ddpify: {self.message}", err=True)
 
 
+_UNIX = ("fcntl", "pty", "termios")
+
+
+def lacking(what: str, error: ModuleNotFoundError) -> Stop:
+    """What trains programs needs more than the other commands, and a system that is a Unix."""
+    if error.name in _UNIX:
+        return Stop(f"{what} does not run on Windows; use WSL")
+    return Stop(f"{what} needs {error.name}: pip install 'ddpify[verify]'")
+
+
 def paths_argument(command: _Command) -> _Command:
     kind = click.Path(path_type=Path)
     return click.argument("paths", nargs=-1, required=True, type=kind, metavar="PATHS...")(command)

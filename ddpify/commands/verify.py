@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import os
+import shutil
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ddpify.commands.passing import GIVEN, Passing
+from ddpify.commands.reports import Reports
 from ddpify.commands.shared import (
     CLEAN,
     TO_DO,
@@ -16,16 +21,20 @@ from ddpify.commands.shared import (
     checkpoint_flag,
     color_flag,
     echo,
+    lacking,
     settings_of,
     wants_color,
 )
 
 if TYPE_CHECKING:
     from ddpify.settings import Settings
+    from ddpify.verify.options import Options
     from ddpify.verify.verdict import Verification
 
+_WIDEST = 100  # columns: longer lines are hard to read
 
-@click.command()
+
+@click.command(cls=Passing)
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS...]")
 @click.option("--nproc", type=click.IntRange(min=2), default=2, show_default=True, help="Ranks.")
@@ -62,11 +71,12 @@ if TYPE_CHECKING:
 @click.option(
     "--neutralise",
     "--neutralize",
-    type=click.Choice(("dropout", "batchnorm", "augmentation", "draws", "all")),
+    type=click.Choice(("auto", "dropout", "batchnorm", "augmentation", "draws", "all")),
     multiple=True,
     help="Switch off what legitimately differs: random dropout, batch statistics, random draws of "
     "the data set (augmentation) or of the training loop and model (draws): each sample then draws "
-    "the same everywhere. Several are fine.",
+    "the same everywhere. Several are fine; auto: run both again without what leaves the "
+    "comparison undecided.",
 )
 @click.option(
     "--overfit",
@@ -84,7 +94,10 @@ if TYPE_CHECKING:
 )
 @click.option("--keep", is_flag=True, help="Keep the copies and records, and say where.")
 @click.option(
-    "--python", metavar="PATH", help="The interpreter that trains (default: ddpify's own)."
+    "--python",
+    metavar="PATH",
+    help="The interpreter that trains (default: that of the active environment, of .venv or venv "
+    "in the project or above, or ddpify's own).",
 )
 @click.option(
     "--ignore-output",
@@ -95,62 +108,116 @@ if TYPE_CHECKING:
 @click.option("--html", metavar="FILE", help="Write the report as a page, too.")
 @click.option("--json", metavar="FILE", help="Write the report for programs (- for stdout).")
 @click.option("--markdown", metavar="FILE", help="Write the report for pull requests (or -).")
+@click.option("--junit", metavar="FILE", help="Write a JUnit report: a test for each check.")
+@click.option(
+    "--summary", is_flag=True, help="Add the report to the summary of this GitHub job, too."
+)
 @color_flag
+@click.pass_context
 def verify(
+    context: click.Context,
+    /,
     script: Path,
     strategy: str | None,
     checkpoint: str | None,
     html: str | None,
     json: str | None,
     markdown: str | None,
+    junit: str | None,
+    summary: bool,
     color: bool | None,
     **flags: object,
 ) -> int:
     """Run SCRIPT in one process and on several ranks, and compare them step by step.
 
     Both run on scratch copies of the project and are watched from outside; your files stay as
-    they are. Exit code 0: the same training; 1: not the same, or not decided; 2: nothing could be
-    compared.
+    they are. SCRIPT may be the shell script that starts it, or its folder. Exit code 0: the same
+    training; 1: not the same, or not decided; 2: nothing could be compared.
 
     Example: ddpify verify main.py --nproc 2 -- --epochs 2 --batch-size 16
     """
     settings = settings_of((script,), {"strategy": strategy, "checkpoint": checkpoint})
-    reports = {"html": html, "json": json, "markdown": markdown}
+    reports = Reports(html, json, markdown, junit, summary)
+    reports.prepare()
+    flags["command"] = context.meta[GIVEN]
     verification = _verified(script, flags, settings)
     shown = wants_color(color)
-    if "-" not in reports.values():
+    if not reports.on_stdout:
         from ddpify.verify.report import text
 
-        echo(text.render(verification, color=shown), shown)
-    for kind, target in reports.items():
-        if target:
-            _write_report(kind, target, verification)
+        echo(text.render(verification, color=shown, width=_width()), shown)
+    reports.write(verification)
     return CLEAN if verification.passed else TO_DO
 
 
-def _verified(script: Path, flags: dict[str, object], settings: Settings) -> Verification:
+def _width() -> int:
+    """The terminal's, where there is one."""
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDEST
+    return min(columns, _WIDEST)
+
+
+def _verified(path: Path, flags: dict[str, object], settings: Settings) -> Verification:
     """Needs more than the other commands: what is missing is said before anything runs."""
-    if not script.is_file():
-        raise Stop(f"{script}: no such file")
     try:
         from ddpify.verify.options import Options
-        from ddpify.verify.progress import shown
         from ddpify.verify.run import VerifyError
-        from ddpify.verify.run import verify as run
     except ModuleNotFoundError as error:
-        raise Stop(f"verify needs {error.name}: pip install 'ddpify[verify]'") from error
+        raise lacking("verify", error) from error
     given = {name: value for name, value in flags.items() if value is not None}
+    script = _script(path, settings)
+    options = Options.of(script, given)
+    if options.why_python in ("VIRTUAL_ENV", "CONDA_PREFIX") or "project" in options.why_python:
+        _say(f"trains with {options.python} ({options.why_python})")
     try:
-        with shown() as report:
-            return run(Options.of(script, given), settings, report)
+        verification = _run(options, settings)
+        while (left := verification.undecided_by) and _agreed(verification, flags["neutralise"]):
+            options = replace(options, neutralise=options.neutralise | {*left})
+            verification = _run(options, settings)
     except VerifyError as error:
         raise Stop(str(error)) from error
+    return verification
 
 
-def _write_report(kind: str, target: str, verification: Verification) -> None:
-    render = import_module(f"ddpify.verify.report.{kind}").render
-    try:
-        with click.open_file(target, "w", encoding="utf-8") as stream:
-            stream.write(render(verification))
-    except OSError as error:
-        raise Stop(f"{target}: cannot be written ({error.strerror})") from error
+def _run(options: Options, settings: Settings) -> Verification:
+    from ddpify.verify.progress import shown
+    from ddpify.verify.run import verify as run
+
+    with shown() as report:
+        return run(options, settings, report)
+
+
+def _agreed(verification: Verification, asked: object) -> bool:
+    """Whether both run again, without what leaves the comparison undecided."""
+    noises = ", ".join(verification.undecided_by)
+    why = f"not the same in one process and several, by right: {noises}"
+    if isinstance(asked, tuple) and "auto" in asked:
+        _say(f"{why}; both run again with that switched off")
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    return click.confirm(
+        f"ddpify: {why}. Run both again with that switched off?", default=True, err=True
+    )
+
+
+def _script(path: Path, settings: Settings) -> Path:
+    """The one script that a shell script or a folder stands for."""
+    if path.is_file() and path.suffix in (".py", ""):
+        return path
+    from ddpify import pipeline
+    from ddpify.report import text
+
+    outcome = pipeline.migrate((path,), settings)
+    if outcome.refusals:
+        said = "\n".join(map(text.refusal, outcome.refusals))
+        raise Stop(said.removeprefix("ddpify: "))
+    if len(outcome.entries) != 1:
+        raise Stop(f"{path}: verify runs one script; name one of {', '.join(outcome.entries)}")
+    script = outcome.root / outcome.entries[0]
+    found = Path(os.path.relpath(script))
+    _say(f"the script is {found}")
+    return found
+
+
+def _say(text: str) -> None:
+    click.echo(f"ddpify: {text}", err=True)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ddpify.verify.which import OWN, Chosen, chosen
+
 NOISES: Final = ("dropout", "batchnorm", "augmentation", "draws")
 # Relative differences that rounding makes over a few epochs of training; measured in
 # tests/training: up to 3e-12 in float64 and 1e-5 in float32.
@@ -36,14 +38,21 @@ class Options:
     timeout: float = 300.0
     keep: bool = False
     python: str = sys.executable
+    why_python: str = OWN  # why it is this interpreter, in a few words
     ignore_output: tuple[str, ...] = ()  # regular expressions: such text is not compared
+    command: tuple[str, ...] = ()  # how ddpify was called
 
     @classmethod
     def of(cls, script: Path, flags: Mapping[str, Any]) -> Options:
-        """From flags named as the fields are; "all" is every noise."""
-        chosen = set(flags.get("neutralise", ()))
-        noises = frozenset(NOISES if "all" in chosen else chosen)
-        return cls(**{**flags, "script": script, "neutralise": noises})
+        """From flags named as the fields are; "all" is every noise.
+
+        Without a flag the interpreter is the project's.
+        """
+        asked = set(flags.get("neutralise", ()))
+        noises = frozenset(NOISES if "all" in asked else asked & {*NOISES})
+        found = Chosen(flags["python"], "--python") if "python" in flags else chosen(script)
+        given = {**flags, "python": found.python, "why_python": found.why}
+        return cls(**{**given, "script": script, "neutralise": noises})
 
     @property
     def allowed(self) -> float:

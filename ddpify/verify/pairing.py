@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ddpify import pipeline, write
-from ddpify.facts.model import Status
+from ddpify.advice.undivided import undivided
+from ddpify.facts.model import Facts, Status
 from ddpify.names import HEADER_PREFIX, OF_MODELS
 from ddpify.outcome import Outcome
 from ddpify.project import project_root
@@ -62,7 +64,7 @@ def pair(options: Options, settings: Settings, workspace: Path) -> Pair:
                 f"{options.script}: trains in one process; leave out --distributed-only and "
                 "a migrated copy is compared with it"
             )
-        migration = _migrate(distributed / script, settings)
+        migration = _migrate(distributed / script, settings, options)
     if options.distributed_only:
         copy = copy_project(root, workspace / "original")
         return Pair(copy, distributed, "itself on 1 rank")
@@ -74,7 +76,8 @@ def pair(options: Options, settings: Settings, workspace: Path) -> Pair:
     if migration is not None:
         copy = copy_project(root, workspace / "original")
         return Pair(copy, distributed, "the working tree", migration)
-    found = pipeline.migrate((distributed / script,), settings)
+    found, facts = pipeline.examine((distributed / script,), settings)
+    _refuse_batch(found, facts, options)
     if found.starts_itself:
         return _trainers(options, settings, distributed, found, workspace)
     return _committed(options, settings, root, distributed, workspace / "original")
@@ -132,9 +135,17 @@ def _status(script: Path, settings: Settings) -> Status:
     return found
 
 
-def _migrate(script: Path, settings: Settings) -> Outcome:
-    outcome = pipeline.migrate((script,), settings)
+def _migrate(script: Path, settings: Settings, options: Options) -> Outcome:
+    outcome, facts = pipeline.examine((script,), settings)
     if outcome.refusals:
         raise CannotCompare("\n".join(refusal.message for refusal in outcome.refusals))
+    _refuse_batch(outcome, facts, options)
     write.apply(outcome.changes, outcome.root)
     return outcome
+
+
+def _refuse_batch(outcome: Outcome, facts: Sequence[Facts], options: Options) -> None:
+    """Before anything runs: the ranks would come to the same sentence, half a minute later."""
+    for one in facts:
+        for sentence in undivided(outcome, one, options.arguments, options.nproc):
+            raise CannotCompare(f"{options.script}: {sentence}")

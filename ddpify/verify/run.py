@@ -19,6 +19,7 @@ from ddpify.project import project_root
 from ddpify.settings import Settings
 from ddpify.verify.causes import diagnose
 from ddpify.verify.checks import run_checks
+from ddpify.verify.checks.endings import endings
 from ddpify.verify.checks.passes import passes
 from ddpify.verify.gathering import gather
 from ddpify.verify.interpreter import Interpreter, InterpreterError, examined
@@ -151,7 +152,7 @@ class Bench:
         return self._reference(factor)
 
     def _distributed(self) -> Job:
-        title = f"distributed, {self.options.nproc} ranks"
+        title = f"distributed program, {self.options.nproc} ranks"
         launch = self._launch(self.pair.distributed, "n", (), title)
         return run_ranks(launch, self.options.nproc)
 
@@ -208,6 +209,7 @@ class Bench:
             causes=diagnose(evidence, checks),
             migration=self.pair.migration,
             kept=str(self.workspace) if self.options.keep else "",
+            stopped=endings(distributed),
         )
 
     def _setup(self, factor: int, trainer: str) -> tuple[str, ...]:
@@ -215,6 +217,7 @@ class Bench:
         options, nproc = self.options, self.options.nproc
         lines = [
             f"torch {self.interpreter.torch}, {self._device()}, {options.dtype}",
+            f"Python: {options.python} ({options.why_python})",
             f"one process takes the samples in the order {nproc} ranks take them together",
             "where the script sets no seed, one process and rank 0 start from the same one",
         ]

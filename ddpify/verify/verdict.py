@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ddpify.outcome import Outcome
-from ddpify.verify.options import Options
+from ddpify.verify.options import NOISES, Options
 from ddpify.verify.recording import Job
 
 
@@ -25,7 +25,8 @@ class Check:
     """One line of the report: what was compared, how it came out, and the number.
 
     ``measured`` is one short line ("largest relative difference 3.2e-15, tolerance 1e-09").
-    ``details`` say more, a line each: first divergence, samples, files.
+    ``details`` say more, a line each: first divergence, samples, files. ``noises`` are what would
+    have to be neutralised for it to be decided.
     """
 
     name: str  # stable, for programs: "trajectory", "ranks-identical", …
@@ -33,6 +34,19 @@ class Check:
     verdict: Verdict
     measured: str
     details: tuple[str, ...] = ()
+    noises: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why the ranks did not come to their end: the one that says it, what, and where it stood."""
+
+    rank: int
+    reason: str
+    place: str = ""  # "file:line in function"
+
+    def __str__(self) -> str:
+        return f"rank {self.rank}: {self.reason}" + (f" ({self.place})" if self.place else "")
 
 
 @dataclass(frozen=True)
@@ -67,9 +81,18 @@ class Verification:
     causes: tuple[Cause, ...] = ()
     migration: Outcome | None = None
     kept: str = ""  # the folder with both copies, with --keep
+    stopped: tuple[Ending, ...] = ()  # of the ranks, where they did not come to their end
 
     @property
     def passed(self) -> bool:
         """Something was compared, and nothing failed or was left undecided."""
         found = {check.verdict for check in self.checks}
         return Verdict.PASS in found and not found & {Verdict.FAIL, Verdict.UNDECIDED}
+
+    @property
+    def undecided_by(self) -> tuple[str, ...]:
+        """What else has to be neutralised for all checks to be decided."""
+        found = {
+            noise for one in self.checks if one.verdict is Verdict.UNDECIDED for noise in one.noises
+        }
+        return tuple(one for one in NOISES if one in found - self.options.neutralise)

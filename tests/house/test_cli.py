@@ -74,8 +74,8 @@ FLAGS = {
     "rule": sorted("--all --format --output-format".split()),
     "verify": sorted(
         "--baseline --checkpoint --color --distributed-only --dtype --full --html --ignore-output "
-        "--json --keep --markdown --neutralise --neutralize --no-color --nproc --overfit --python "
-        "--steps --strategy --timeout --tolerance".split()
+        "--json --junit --keep --markdown --neutralise --neutralize --no-color --nproc --overfit --python "
+        "--steps --strategy --summary --timeout --tolerance".split()
     ),
 }
 

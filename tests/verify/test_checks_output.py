@@ -376,8 +376,9 @@ def test_a_crash_is_named_with_the_users_line() -> None:
 
 
 def test_the_sentence_of_an_exit_is_kept() -> None:
-    sentence = "SystemExit: batch size 33 cannot be split over 2 ranks: use 32 or 34"
-    runs = tuple(replace(run, status=sentence, exit_code=1, steps=()) for run in ranks())
+    sentence = "batch size 33 cannot be split over 2 ranks: use 32 or 34"
+    status = f"SystemExit: {sentence}"
+    runs = tuple(replace(run, status=status, exit_code=1, steps=()) for run in ranks())
     check = checked(evidence(job(runs, returncode=1)), "completed")
     assert check.measured.startswith(f"rank 0: {sentence}")
     assert check.details[0] == f"rank 0 fails after 0 steps: {sentence}"

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from ddpify.verify.report import markdown, text, words
-from ddpify.verify.verdict import Check, Verdict
+from ddpify.verify.verdict import Check, Ending, Verdict
 from tests.verify import samples
 
 HOSTILE = "a|b `c` <script>alert(1)</script>\n\x1b[2J\x1b]0;title\x07# *d* @team"
@@ -77,8 +77,33 @@ def test_what_the_answer_is_limited_to_is_said() -> None:
         "Compared with dropout and batchnorm neutralised, over the first 20 optimizer steps, "
         "on 8 samples only."
     )
-    assert said in lines(replace(samples.passing(), options=options))
+    shown = " ".join(lines(replace(samples.passing(), options=options)))
+    assert shown.endswith(said)
     assert not words.limits(samples.passing())
+
+
+def test_why_the_ranks_ended_is_said_first_and_last() -> None:
+    sentence = "batch size 33 cannot be split over 2 ranks: use 32 or 34"
+    stopped = (Ending(0, sentence, "train.py:38 in main"),)
+    shown = lines(replace(samples.failing(), stopped=stopped))
+    reason = f"rank 0: {sentence} (train.py:38 in main)"
+    first_check = next(n for n, line in enumerate(shown) if line.startswith("pass"))
+    assert shown.index(reason) < first_check
+    assert shown[-2:] == ["NOT the same: the ranks end early.", f"  {reason}"]
+    hung = samples.hung()
+    assert words.verdict(replace(hung, stopped=stopped)) == "NOT the same: the ranks hang."
+
+
+def test_what_holds_for_several_checks_is_said_once() -> None:
+    again = "not the same in one process and several, by right: dropout"
+    checks = samples.judged(
+        samples.CHECKS,
+        trajectory=(Verdict.UNDECIDED, "1", (again,)),
+        metrics=(Verdict.UNDECIDED, "2", (again, "log.csv:2 differs")),
+    )
+    shown = lines(replace(samples.passing(), checks=checks))
+    assert shown.count(f"        {again}") == 1
+    assert "        log.csv:2 differs" in shown
 
 
 def test_color_changes_nothing_but_color() -> None:
@@ -93,6 +118,8 @@ def test_lines_are_as_wide_as_a_terminal_and_words_stay_whole() -> None:
     shown = lines(replace(samples.passing(), checks=(check,)))
     assert all(len(line) <= 100 or path in line for line in shown)
     assert any(path in line for line in shown)
+    narrow = text.render(samples.failing(), color=False, width=60).splitlines()
+    assert max(map(len, narrow)) <= 60
 
 
 @pytest.mark.parametrize("color", [True, False])

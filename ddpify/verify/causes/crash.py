@@ -9,15 +9,10 @@ from typing import Final
 from ddpify.verify.causes.base import Case
 from ddpify.verify.checks.base import user_frames
 from ddpify.verify.checks.check_files import shared, without_ids
+from ddpify.verify.checks.endings import only_others_failed
 from ddpify.verify.recording import RunRecord
 from ddpify.verify.verdict import Cause
 
-# What a rank says when another one is gone, or does something else: not the cause.
-_FROM_OTHERS: Final = re.compile(
-    r"gloo|nccl|connection (?:was )?(?:closed|reset|refused)|by peer|broken pipe|ProcessGroup"
-    r"|Dist(?:Backend|Store|Network)Error|timed out|timeout|op\.preamble",
-    re.IGNORECASE,
-)
 _TEXTS: Final = (
     (r"'DistributedDataParallel' object has no attribute", "DDP303"),
     (r"'DataParallel' object has no attribute", "DDP302"),
@@ -50,16 +45,11 @@ def crash(case: Case) -> Iterator[Cause]:
     if not case.c.evidence.reference.finished:
         return
     for run in case.c.ranks:
-        if run.crashed and not _FROM_OTHERS.search(run.status):
+        if run.crashed and not only_others_failed(run):
             rule = _rule(case, run)
             if rule:
                 yield case.cause(rule, _evidence(case, run))
                 return
-
-
-def only_others_failed(run: RunRecord) -> bool:
-    """It failed because of what another rank did."""
-    return run.crashed and bool(_FROM_OTHERS.search(run.status))
 
 
 def _rule(case: Case, run: RunRecord) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from ddpify.verify.causes.base import Case
-from ddpify.verify.causes.crash import only_others_failed
 from ddpify.verify.checks.check_collectives import first_mismatch
 from ddpify.verify.checks.comparison import same_rates
+from ddpify.verify.checks.endings import only_others_failed
 from ddpify.verify.checks.passes import LoaderPass
 from ddpify.verify.recording import Backward, Fetch, ForwardRecord, RunRecord
 from ddpify.verify.verdict import Cause

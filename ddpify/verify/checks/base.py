@@ -30,7 +30,7 @@ def excused(check: Check, comparison: Comparison) -> Check:
     line = f"not the same in one process and several, by right: {', '.join(noises)}"
     lines = [f"{line}; {flags}" if flags else line, *(_undivided(comparison) if off else ())]
     details = (*lines, *check.details)
-    return Check(check.name, check.title, Verdict.UNDECIDED, check.measured, details)
+    return Check(check.name, check.title, Verdict.UNDECIDED, check.measured, details, noises)
 
 
 def _undivided(c: Comparison) -> Iterator[str]:

@@ -16,6 +16,8 @@ def checkpoints(c: Comparison) -> Check:
     found = c.evidence.checkpoints
     if not found:
         return skipped("checkpoints", _TITLE, "both runs left none")
+    if not c.finished:
+        return skipped("checkpoints", _TITLE, "not all ranks came to their end")
     limits = c.tolerance, STATE_FACTOR * c.tolerance
     problems = [(pair.path, problem) for pair in found if (problem := problem_of(c, pair))]
     details = [f"{path}: {problem}" for path, problem in problems]

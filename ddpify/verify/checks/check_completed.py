@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ddpify.verify.checks.base import numbered, result, user_frames
 from ddpify.verify.checks.comparison import Comparison
+from ddpify.verify.checks.endings import doing, endings
 from ddpify.verify.recording import Job, RunRecord
 from ddpify.verify.verdict import Check
 
@@ -35,10 +36,7 @@ def _summary(job: Job) -> str:
     if job.hung:
         taken = sorted({len(run.steps) for run in job.runs})
         return f"hangs after {' or '.join(map(str, taken))} optimizer steps"
-    failed = [run for run in job.runs if run.crashed]
-    if failed:
-        return "; ".join(f"rank {run.rank}: {run.ending}" for run in failed[:2])
-    return f"ended with exit code {job.returncode}"
+    return "; ".join(f"rank {one.rank}: {one.reason}" for one in endings(job)[:2])
 
 
 def _ends(job: Job, who: str) -> Iterator[str]:
@@ -57,17 +55,18 @@ def _ends(job: Job, who: str) -> Iterator[str]:
 def _crash(run: RunRecord, job: Job, name: str) -> Iterator[str]:
     frames = user_frames(run.traceback, job.folder)
     where = f" at {frames[-1]}" if frames else ""
-    yield f"{name} fails after {numbered(len(run.steps), 'step')}{where}: {run.ending}"
+    said = run.ending.removeprefix("SystemExit: ")
+    yield f"{name} fails after {numbered(len(run.steps), 'step')}{where}: {said}"
     if run.status == "exited":
-        yield from _tail(run, job)
-    else:
-        yield from run.traceback.strip().splitlines()[-3:]
+        another = any(one.crashed and one.status != "exited" for one in job.runs)
+        yield from () if another else _tail(run, job)
+    elif not run.over:
+        yield from (line for line in run.traceback.strip().splitlines()[-3:] if line.strip(" ^~"))
 
 
 def _hang(run: RunRecord, job: Job, name: str) -> Iterator[str]:
     """The project's own frames; reports for reading at length have the whole stacks."""
-    doing = "has ended" if run.over else f"waits in {run.waiting}" if run.waiting else "runs"
-    yield f"{name} {doing} after {numbered(len(run.steps), 'step')}"
+    yield f"{name} {doing(run)} after {numbered(len(run.steps), 'step')}"
     frames = user_frames(run.stack, job.folder)[-_INNERMOST:]
     if frames:
         yield f"{name} stack: {' > '.join(frames)}"

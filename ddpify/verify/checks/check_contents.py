@@ -22,7 +22,8 @@ def contents(c: Comparison) -> Check:
         details.append(f"{found.wrong_in_evaluation} of them in evaluation")
     if not streams and augmented(c):
         hint = "the data set draws random numbers: --neutralise augmentation"
-        return Check("contents", _TITLE, Verdict.UNDECIDED, measured, (hint, *details))
+        said = (hint, *details)
+        return Check("contents", _TITLE, Verdict.UNDECIDED, measured, said, ("augmentation",))
     return result("contents", _TITLE, True, measured, details)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
 
 import click
 
 from ddpify.verify.report import words
 from ddpify.verify.verdict import Cause, Check, Verdict, Verification
 
-WIDTH = 100
+WIDTH: Final = 100
 _DETAILS = 6
 _TITLE = 48  # columns; a longer one has its measurement below it
 _INDENT = " " * 8
@@ -30,89 +32,113 @@ _COLORS = {
 }
 
 
-def render(verification: Verification, *, color: bool) -> str:
-    """The whole summary, lines of at most ``WIDTH`` columns where words allow it."""
-    lines = list(_head(verification, color))
-    lines += ["", *_checks(verification.checks, color)]
-    for number, cause in enumerate(verification.causes):
-        lines += ["", *_cause(cause, number, color)]
-    lines += ["", *_closing(verification, color)]
+def render(verification: Verification, *, color: bool, width: int = WIDTH) -> str:
+    """The whole summary, lines of at most ``width`` columns where words allow it."""
+    lines = _Summary(verification, color, width).lines()
     return "".join(f"{line}\n" for line in lines)
 
 
-def _head(verification: Verification, color: bool) -> Iterator[str]:
-    for line in _wrapped(f"ddpify verify {words.compared(verification)}", ""):
-        yield click.style(line, bold=True) if color else line
-    for name, command in words.commands(verification):
-        yield from _labelled(name, command)
-    for number, line in enumerate(verification.setup):
-        yield from _labelled("" if number else "setup", words.printable(line))
+@dataclass(frozen=True)
+class _Summary:
+    verification: Verification
+    color: bool
+    width: int
+    said: set[str] = field(default_factory=set)  # details: what holds for several is said once
 
+    def lines(self) -> Iterator[str]:
+        yield from self._head()
+        if self.verification.stopped:
+            yield from ("", *self._stopped())
+        yield ""
+        yield from self._checks()
+        for number, cause in enumerate(self.verification.causes):
+            yield from ("", *self._cause(cause, number))
+        yield ""
+        yield from self._closing()
 
-def _labelled(label: str, text: str) -> Iterator[str]:
-    first = f"  {label:<11}"
-    return _wrapped(text, first, " " * len(first))
+    def _styled(self, line: str, color: str | None = None) -> str:
+        return click.style(line, fg=color, bold=True) if self.color else line
 
+    def _head(self) -> Iterator[str]:
+        for line in self._wrapped(f"ddpify verify {words.compared(self.verification)}", ""):
+            yield self._styled(line)
+        for name, command in words.commands(self.verification):
+            yield from self._labelled(name, command)
+        for number, line in enumerate(self.verification.setup):
+            yield from self._labelled("" if number else "setup", words.printable(line))
 
-def _checks(checks: tuple[Check, ...], color: bool) -> Iterator[str]:
-    width = min(max((len(words.printable(one.title)) for one in checks), default=0), _TITLE)
-    for check in checks:
-        yield from _check(check, width, color)
+    def _labelled(self, label: str, text: str) -> Iterator[str]:
+        first = f"  {label:<11}"
+        return self._wrapped(text, first, " " * len(first))
 
+    def _stopped(self) -> Iterator[str]:
+        """Before all else: the rest of such a report is about what did not happen."""
+        for reason in words.reasons(self.verification):
+            for line in self._wrapped(reason, "", "  "):
+                yield self._styled(line, _COLORS[Verdict.FAIL])
 
-def _check(check: Check, width: int, color: bool) -> Iterator[str]:
-    mark, measured = _MARKS[check.verdict], words.printable(check.measured)
-    line = f"{mark}  {words.printable(check.title)}"
-    beside = f"{line:<{width + 6}}  {measured}".rstrip()
-    fits = len(beside) <= WIDTH and len(line) <= width + 6
-    first = beside if fits else line
-    shown = click.style(mark, fg=_COLORS[check.verdict], bold=words.wanting(check))
-    yield (shown if color else mark) + first[len(mark) :]
-    if not fits:
-        yield from _wrapped(measured, _INDENT, _INDENT)
-    if words.wanting(check):
-        yield from _details(check.details)
+    def _checks(self) -> Iterator[str]:
+        titles = (len(words.printable(one.title)) for one in self.verification.checks)
+        beside = min(max(titles, default=0), _TITLE)
+        for check in self.verification.checks:
+            yield from self._check(check, beside)
 
+    def _check(self, check: Check, beside: int) -> Iterator[str]:
+        mark, measured = _MARKS[check.verdict], words.printable(check.measured)
+        line = f"{mark}  {words.printable(check.title)}"
+        whole = f"{line:<{beside + 6}}  {measured}".rstrip()
+        fits = len(whole) <= self.width and len(line) <= beside + 6
+        first = whole if fits else line
+        shown = click.style(mark, fg=_COLORS[check.verdict], bold=words.wanting(check))
+        yield (shown if self.color else mark) + first[len(mark) :]
+        if not fits:
+            yield from self._wrapped(measured, _INDENT, _INDENT)
+        if words.wanting(check):
+            yield from self._details(check.details)
 
-def _details(details: tuple[str, ...]) -> Iterator[str]:
-    for detail in details[:_DETAILS]:
-        yield from _wrapped(words.printable(detail), _INDENT, f"{_INDENT}  ")
-    if len(details) > _DETAILS:
-        yield f"{_INDENT}... and {words.plural(len(details) - _DETAILS, 'more line')}"
+    def _details(self, details: tuple[str, ...]) -> Iterator[str]:
+        new = [detail for detail in details if detail not in self.said]
+        self.said.update(new)
+        for detail in new[:_DETAILS]:
+            yield from self._wrapped(words.printable(detail), _INDENT, f"{_INDENT}  ")
+        if len(new) > _DETAILS:
+            yield f"{_INDENT}... and {words.plural(len(new) - _DETAILS, 'more line')}"
 
+    def _cause(self, cause: Cause, number: int) -> Iterator[str]:
+        label = "or" if number else "Likely cause:"
+        head = f"{label} {cause.rule} {words.printable(cause.title)}"
+        for line in self._wrapped(head, "", "  "):
+            yield self._styled(line, "magenta")
+        yield from self._wrapped(words.printable(cause.evidence), "  measured: ", " " * 12)
+        yield from self._wrapped(words.printable(cause.why), "  why: ", " " * 7)
+        for site in cause.sites:
+            yield from self._wrapped(words.printable(site), "  ", "      ")
 
-def _cause(cause: Cause, number: int, color: bool) -> Iterator[str]:
-    label = "or" if number else "Likely cause:"
-    head = f"{label} {cause.rule} {words.printable(cause.title)}"
-    for line in _wrapped(head, "", "  "):
-        yield click.style(line, fg="magenta", bold=True) if color else line
-    yield from _wrapped(words.printable(cause.evidence), "  measured: ", " " * 12)
-    yield from _wrapped(words.printable(cause.why), "  why: ", " " * 7)
-    for site in cause.sites:
-        yield from _wrapped(words.printable(site), "  ", "      ")
+    def _closing(self) -> Iterator[str]:
+        verification = self.verification
+        verdict = words.settled(verification)
+        for line in self._wrapped(words.verdict(verification), ""):
+            yield self._styled(line, _COLORS[verdict])
+        for reason in words.reasons(verification):
+            yield from self._wrapped(reason, "  ", "    ")
+        limits = words.limits(verification)
+        if limits:
+            yield from self._wrapped(limits, "")
+        if again := words.again(verification):
+            yield from (f"{words.to_decide(verification)}:", f"  {again}")
+        if verification.kept:
+            yield f"Both copies and what was recorded: {words.printable(verification.kept)}"
 
-
-def _closing(verification: Verification, color: bool) -> Iterator[str]:
-    verdict = words.settled(verification)
-    for line in _wrapped(words.verdict(verification), ""):
-        yield click.style(line, fg=_COLORS[verdict], bold=True) if color else line
-    limits = words.limits(verification)
-    if limits:
-        yield limits
-    if verification.kept:
-        yield f"Both copies and what was recorded: {words.printable(verification.kept)}"
-
-
-def _wrapped(text: str, first: str, rest: str = "") -> Iterator[str]:
-    """Paths and commands stay whole: they are copied from here."""
-    if not text:
-        yield first.rstrip()
-        return
-    yield from textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    def _wrapped(self, text: str, first: str, rest: str = "") -> Iterator[str]:
+        """Paths and commands stay whole: they are copied from here."""
+        if not text:
+            yield first.rstrip()
+            return
+        yield from textwrap.wrap(
+            text,
+            self.width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import unicodedata
 from collections.abc import Sequence
 
@@ -18,6 +19,10 @@ def verdict(verification: Verification) -> str:
     """The answer in one sentence."""
     failed = count(verification, Verdict.FAIL)
     undecided = count(verification, Verdict.UNDECIDED)
+    if failed and verification.stopped:
+        return (
+            f"NOT the same: the ranks {'hang' if verification.distributed.hung else 'end early'}."
+        )
     if failed:
         tail = f", {undecided} not decided" if undecided else ""
         return f"NOT the same: {plural(failed, 'check')} failed{tail}."
@@ -45,6 +50,27 @@ def limits(verification: Verification) -> str:
     parts += [f"over the first {plural(options.steps, 'optimizer step')}"] if options.steps else []
     parts += [f"on {plural(options.overfit, 'sample')} only"] if options.overfit else []
     return f"Compared {', '.join(parts)}." if parts else ""
+
+
+def reasons(verification: Verification) -> tuple[str, ...]:
+    """Why the ranks did not come to their end, a line each."""
+    return tuple(printable(str(ending)) for ending in verification.stopped)
+
+
+def to_decide(verification: Verification) -> str:
+    """What is in the way of an answer."""
+    noises = _listed(verification.undecided_by)
+    return f"Not the same in one process and several, by right: {noises}. With that switched off"
+
+
+def again(verification: Verification) -> str:
+    """The command line that decides what noise left undecided; "" where there is none."""
+    given, noises = verification.options.command, verification.undecided_by
+    if not given or not noises:
+        return ""
+    end = given.index("--") if "--" in given else len(given)
+    flags = [f"--neutralise={noise}" for noise in noises]
+    return printable(shlex.join((*given[:end], *flags, *given[end:])))
 
 
 def compared(verification: Verification) -> str:
