@@ -40,6 +40,7 @@ class Outcome:
     """The result of analysing (and perhaps rewriting) one project.
 
     ``files`` are all that hang on the entries, changed or not, relative to ``root``.
+    ``on_nodes`` is how each is started on several nodes, where that is asked for.
     ``starts_itself``: the programs start their processes themselves, as Lightning does.
     """
 
@@ -53,6 +54,7 @@ class Outcome:
     files: tuple[str, ...] = ()
     account: Account | None = None
     starts_itself: bool = False
+    on_nodes: tuple[str, ...] = ()
 
     @property
     def wanting(self) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ddpify import accepting, discover, launching, siblings, trainers, unbound, vendor
 from ddpify.advice.lone import lone_starts, single_batches
+from ddpify.clusters.files import with_start_files
 from ddpify.facts.frameworks import loop_elsewhere
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
@@ -26,7 +27,7 @@ from ddpify.strategies import of
 
 def migrate(paths: Sequence[Path], settings: Settings) -> Outcome:
     """Everything that takes the entries to ``torchrun``, rendered; nothing is written."""
-    return examine(paths, settings)[0]
+    return with_start_files(examine(paths, settings)[0], settings)
 
 
 def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[Facts, ...]]:

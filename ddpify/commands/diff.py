@@ -13,6 +13,7 @@ from ddpify.commands.shared import (
     color_flag,
     echo,
     format_flag,
+    launch_options,
     paths_argument,
     project_options,
     refuse,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.command()
 @paths_argument
 @project_options
+@launch_options
 @format_flag("text", "markdown", "json")
 @color_flag
 def diff(paths: tuple[Path, ...], form: str, color: bool | None, **flags: object) -> int:

@@ -14,6 +14,7 @@ from ddpify.commands.shared import (
     Stop,
     color_flag,
     format_flag,
+    launch_options,
     paths_argument,
     project_options,
     refuse,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="Change files with uncommitted changes, too.")
 @project_options
+@launch_options
 @format_flag("text", "json")
 @color_flag
 def migrate(

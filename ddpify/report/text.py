@@ -57,6 +57,7 @@ def summary(outcome: Outcome, before: str = "", written: Sequence[Path] | None =
     if written is not None:
         lines += _section(f"Wrote {plural(len(written), 'file')}", map(_shown, written))
         lines += _section("Run it (arguments as before)", commands(outcome, before))
+        lines += _section("On several nodes", outcome.on_nodes)
     by_hand = left_by_hand(outcome, before)
     lines += _section("Left to do by hand", (f"{left.place}: {left.text}" for left in by_hand))
     notes = (f"{before}{note.site}: {note.message}" for note in outcome.notes)

@@ -50,9 +50,10 @@ SETTINGS_FLAGS = (
     "--whole-batches",
 )
 COMMON = ("--color", "--format", "--no-color")
+NODES = ("--gpus-per-node", "--launcher", "--nodes")
 FLAGS = {
-    "migrate": sorted((*SETTINGS_FLAGS, *COMMON, "--force", "--inplace", "--output", "-o")),
-    "diff": sorted((*SETTINGS_FLAGS, *COMMON)),
+    "migrate": sorted((*SETTINGS_FLAGS, *NODES, *COMMON, "--force", "--inplace", "--output", "-o")),
+    "diff": sorted((*SETTINGS_FLAGS, *NODES, *COMMON)),
     "convert-checkpoint": ["--force"],
     "check": sorted(
         "--add-noqa --assume-distributed --cache-dir --color --diff --exit-zero --extend-select "
