@@ -40,6 +40,7 @@ class Outcome:
     """The result of analysing (and perhaps rewriting) one project.
 
     ``files`` are all that hang on the entries, changed or not, relative to ``root``.
+    ``on_nodes`` is how each is started on several nodes, where that is asked for.
     ``starts_itself``: the programs start their processes themselves, as Lightning does.
     ``differences``: what is not as in one process; ``arguments``: what each entry is started with.
     """
@@ -56,6 +57,7 @@ class Outcome:
     starts_itself: bool = False
     differences: tuple[str, ...] = ()
     arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    on_nodes: tuple[str, ...] = ()
 
     @property
     def wanting(self) -> bool:

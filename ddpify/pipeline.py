@@ -9,6 +9,7 @@ from pathlib import Path
 from ddpify import accepting, discover, launching, siblings, trainers, unbound, vendor
 from ddpify.advice import after
 from ddpify.advice.lone import lone_starts, single_batches
+from ddpify.clusters.files import with_start_files
 from ddpify.facts.frameworks import loop_elsewhere
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
@@ -31,7 +32,7 @@ def migrate(paths: Sequence[Path], settings: Settings, step: StepListener = unto
 
     ``step`` is told how far it is.
     """
-    return after.told(*examine(paths, settings, step))
+    return with_start_files(after.told(*examine(paths, settings, step)), settings)
 
 
 def examine(

@@ -23,6 +23,8 @@ _ACCEPTED = re.compile(r"[A-Z]+\d{3}@.+:\d+")
 
 
 StrategyName = Literal["ddp", "fsdp"]
+LauncherName = Literal["", "torchrun", "slurm", "torchx", "kubernetes"]
+LAUNCHERS = ("torchrun", "slurm", "torchx", "kubernetes")
 
 
 class SettingsError(Exception):
@@ -49,7 +51,8 @@ class Settings:
     ranks' shards, which async ones write as the run goes on. An empty ``select`` means every rule.
     Select and ignore hold code prefixes. Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
-    ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
+    ``accept`` are refusals that are taken for right, each a ``RULE@file:line``. ``launcher``: what
+    starts the program on ``nodes`` nodes with ``gpus_per_node`` GPUs each, "" for no start file.
     """
 
     strategy: StrategyName = "ddp"
@@ -79,6 +82,9 @@ class Settings:
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     exclude: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
+    launcher: LauncherName = ""
+    nodes: int | None = None
+    gpus_per_node: int | None = None
     line_length: int | None = None
 
     def wants(self, rule: str) -> bool:
@@ -207,6 +213,10 @@ def checked(settings: Settings, where: str) -> Settings:
         raise SettingsError(f"{where}lr-scale goes with batch-size per-rank: else {why}")
     if settings.warmup_steps is not None and settings.lr_scale == "none":
         raise SettingsError(f"{where}warmup-steps goes with lr-scale: the rate grows up to that")
+    for name in ("nodes", "gpus_per_node"):
+        if getattr(settings, name) is not None and not settings.launcher:
+            key = name.replace("_", "-")
+            raise SettingsError(f"{where}{key} goes with launcher: it is said in the start file")
     return settings
 
 
@@ -291,6 +301,12 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "per_file_ignores": ("a table of file patterns, each with a list of rule codes", _is_ignores),
     "exclude": ("a list of file patterns", _is_codes),
     "accept": ("a list of refusals, each RULE@file:line as the refusal says", _is_accepted),
+    "launcher": (
+        '"torchrun", "slurm", "torchx" or "kubernetes"',
+        lambda value: value in ("", *LAUNCHERS),
+    ),
+    "nodes": ("a number from 1", lambda n: n is None or (_is_axis(n) and n != 0)),
+    "gpus_per_node": ("a number from 1", lambda n: n is None or (_is_axis(n) and n != 0)),
     "line_length": ("a whole number from 20 to 500", lambda n: n is None or _is_length(n)),
 }
 

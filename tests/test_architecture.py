@@ -131,6 +131,10 @@ OURS: dict[str, set[str]] = {
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
     "write": {"source", "plan", "outcome"},
     "launching": {"discover", "launchers", "rules.base", "vendor"},
+    # Files that start a program on several nodes; they know of it what its launchers say.
+    "clusters": {"clusters", "launchers", "outcome", "plan"},
+    "clusters.files": {"clusters", "discover", "outcome", "plan", "rules.base", "settings"}
+    | {"source"},
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.

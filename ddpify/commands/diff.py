@@ -16,6 +16,7 @@ from ddpify.commands.shared import (
     color_flag,
     echo,
     format_flag,
+    launch_options,
     paths_argument,
     project_options,
     refuse,
@@ -37,6 +38,7 @@ full_flag = click.option(
 @click.command()
 @paths_argument
 @project_options
+@launch_options
 @format_flag("text", "markdown", "json")
 @full_flag
 @color_flag

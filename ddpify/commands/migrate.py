@@ -15,6 +15,7 @@ from ddpify.commands.shared import (
     Stop,
     color_flag,
     format_flag,
+    launch_options,
     paths_argument,
     project_options,
     refuse,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="Change files with uncommitted changes, too.")
 @project_options
+@launch_options
 @format_flag("text", "json")
 @full_flag
 @color_flag

@@ -217,6 +217,35 @@ _OF_SHARDS = (
 )
 
 
+_OF_NODES = (
+    click.option(
+        "--launcher",
+        type=click.Choice(("torchrun", "slurm", "torchx", "kubernetes")),
+        help="Also write the file that starts the program on several nodes.",
+    ),
+    click.option(
+        "--nodes",
+        type=click.IntRange(1),
+        metavar="N",
+        help="With --launcher: on so many nodes (default: 2).",
+    ),
+    click.option(
+        "--gpus-per-node",
+        type=click.IntRange(1),
+        metavar="N",
+        help="With --launcher: so many processes on each (default: as the project's own launch "
+        "line says; else all GPUs of a node with torchrun, 8 with others).",
+    ),
+)
+
+
+def launch_options(command: _Command) -> _Command:
+    """Flags of the start file, fields of ``Settings`` as well."""
+    for option in reversed(_OF_NODES):
+        command = option(command)
+    return command
+
+
 def project_options(command: _Command) -> _Command:
     """Flags that set the same-named field of ``Settings``; absent ones leave it alone."""
     return _with(command, _STRATEGY)

@@ -91,6 +91,12 @@ def tasks_problem(text: str, slurm: bool) -> str:
     return f"the job has {number} GPUs, and this is {how}"
 
 
+def gpus_of_batch(text: str) -> int | None:
+    """How many GPUs of each node a batch script asks for, if it says a number."""
+    number = _gpus(_GPUS_PER_NODE, " ".join(_lines(text))).number
+    return int(number) if number else None
+
+
 def nodes_of(text: str) -> int:
     """The number of nodes that a batch script states; 1 where it states none."""
     found = _given("nodes", "", " ".join(_lines(text)))

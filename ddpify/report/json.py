@@ -24,6 +24,7 @@ def render(outcome: Outcome, written: Sequence[Path] = ()) -> str:
         "root": str(outcome.root),
         "entries": list(outcome.entries),
         "commands": list(commands(outcome)),
+        "on_nodes": list(outcome.on_nodes),
         "written": [str(path) for path in written],
         "changes": [_change(diff) for diff in file_diffs(outcome)],
         "findings": [_finding(found) for found in outcome.findings],

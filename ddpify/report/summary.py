@@ -39,6 +39,7 @@ def done(
     lines += [*_changed(outcome, before), *_left(outcome, before, written=True)]
     if outcome.changes:
         lines += _section("Run it (arguments as before)", commands(outcome, before))
+        lines += _section("On several nodes", outcome.on_nodes)
         lines += _section(_PROOF, proofs(outcome, before, baseline))
     return _joined(lines)
 

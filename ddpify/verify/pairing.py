@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify import pipeline, write
@@ -52,6 +52,8 @@ def pair(options: Options, settings: Settings, workspace: Path) -> Pair:
         CannotCompare: the script cannot be migrated, or its original has to be named.
         ScratchError: a copy cannot be made.
     """
+    # no start files: all runs on this machine
+    settings = replace(settings, launcher="", nodes=None, gpus_per_node=None)
     root = project_root(options.script)
     script = options.script.resolve().relative_to(root)
     distributed = copy_project(root, workspace / "distributed")

@@ -53,11 +53,12 @@ SETTINGS_FLAGS = (
 )
 COMMON = ("--color", "--format", "--no-color")
 FOLDING = ("--fold", "--full")
+NODES = ("--gpus-per-node", "--launcher", "--nodes")
 FLAGS = {
     "migrate": sorted(
-        (*SETTINGS_FLAGS, *COMMON, *FOLDING, "--force", "--inplace", "--output", "-o")
+        (*SETTINGS_FLAGS, *NODES, *COMMON, *FOLDING, "--force", "--inplace", "--output", "-o")
     ),
-    "diff": sorted((*SETTINGS_FLAGS, *COMMON, *FOLDING)),
+    "diff": sorted((*SETTINGS_FLAGS, *NODES, *COMMON, *FOLDING)),
     "convert-checkpoint": ["--force"],
     "check": sorted(
         "--add-noqa --assume-distributed --cache-dir --color --config --diff --exclude --exit-zero "

@@ -1,0 +1,92 @@
+"""What a start file is made of, as data."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from string import Template
+
+GPUS = 8  # of a node, where a number has to be written and nothing says which
+PORT = 29500
+# Minutes may pass between the first node and the last: images are pulled, nodes boot.
+PATIENCE = 900
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a present launch line gives: ``arguments`` of the program, and where they stand.
+
+    ``left`` is what could not be taken over. ``folder`` is where it runs, from the project's top;
+    ``module``: it is started with ``-m``. ``batch`` are directives of sbatch, ``setup`` lines that
+    prepare the environment, ``single`` directives that were meant for one process.
+    """
+
+    place: str = ""
+    arguments: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    folder: str = ""
+    module: bool = False
+    gpus: int | None = None
+    batch: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    single: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClusterJob:
+    """One program on ``nodes`` nodes; ``gpus`` of each, if a number is asked for.
+
+    ``resume`` is the option with which the program seems to go on from a checkpoint.
+    """
+
+    entry: str
+    nodes: int
+    gpus: int | None = None
+    taken: Taken = field(default_factory=Taken)
+    resume: str = ""
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """What torchrun is given to start."""
+        path = self.entry.removeprefix(f"{self.taken.folder}/") if self.taken.folder else self.entry
+        if self.taken.module:
+            return "-m", path.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
+        return (path,)
+
+    @property
+    def stem(self) -> str:
+        """The program in one word: jobs, runs and pods are called so."""
+        words = self.entry.removesuffix(".py").removesuffix("/__main__").rsplit("/", 1)[-1]
+        return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:40] or "train"
+
+    @property
+    def below(self) -> str:
+        """Where it is started, below the project's top, for a shell."""
+        return f"/{shlex.quote(self.taken.folder)}" if self.taken.folder else ""
+
+    @property
+    def gpus_per_node(self) -> int | None:
+        """As asked for, or as the present launch line says."""
+        return self.gpus or self.taken.gpus
+
+    @property
+    def size(self) -> str:
+        """The number of nodes, in words."""
+        return f"{self.nodes} node{'s' * (self.nodes != 1)}"
+
+
+@dataclass(frozen=True)
+class StartFile:
+    """A file to write, relative to the project's top; ``command`` is how it is used."""
+
+    path: str
+    text: str
+    command: str
+
+
+class StartText(Template):
+    """Text of a start file with ``@@names``, since ``$`` is the shell's."""
+
+    delimiter = "@@"

@@ -1,0 +1,70 @@
+"""The start file for TorchX, which submits to Slurm, Kubernetes, AWS Batch and others."""
+
+from __future__ import annotations
+
+import shlex
+
+from ddpify.clusters.model import GPUS, PORT, ClusterJob, StartText
+from ddpify.clusters.torchrun import arguments
+
+SUFFIX = "_torchx.sh"
+_TEXT = StartText("""\
+#!/usr/bin/env bash
+#
+# Starts @@entry on @@size with @@gpus processes each by TorchX's component dist.ddp:
+#
+#     SCHEDULER=slurm bash @@path
+#
+# Arguments behind the file's name go to @@entry, too. It needs `pip install torchx` where it
+# is called.
+
+# Ends at the first command that fails, and at a variable that nobody has set.
+set -euo pipefail
+# TorchX hands over the folder that it is called in, and starts the program there.
+cd "$(dirname "${BASH_SOURCE[0]}")"@@folder
+
+# slurm, kubernetes, aws_batch, ...: `torchx runopts` shows what each has to be told. What is the
+# same each time belongs into a file .torchxconfig beside this one:
+#     [slurm]
+#     partition = gpu
+#     time = 1440
+# local_cwd starts all "nodes" on this machine, to try it.
+SCHEDULER="${SCHEDULER:-slurm}"
+@@arguments
+OPTIONS=(
+  # Nodes x processes of each, one process per GPU.
+  -j @@jobs
+  # What a node is asked for. The defaults are no GPU, 2 cores and 1 GB, in which nothing trains.
+  --gpu @@gpus
+  --cpu @@cores
+  --memMB @@memory
+  # The port of the first node where all meet. TorchX tells the others its name.
+  --rdzv_port @@port
+  # How often the scheduler starts all again after a failure. Worth more than 0 only if the program
+  # goes on from its last checkpoint by itself: else it begins anew each time.
+  --max_retries 0
+  @@what
+)
+
+exec torchx run --scheduler "$SCHEDULER" dist.ddp "${OPTIONS[@]}" -- "$@"
+""")
+_CORES, _MEMORY = 8, 64_000  # of a GPU: its process, and those that load data for it
+
+
+def text(job: ClusterJob, path: str) -> str:
+    """The whole file."""
+    gpus = job.gpus_per_node or GPUS
+    option = "-m" if job.taken.module else "--script"
+    return _TEXT.substitute(
+        entry=job.entry,
+        size=job.size,
+        path=path,
+        gpus=gpus,
+        folder=job.below,
+        arguments=arguments(job),
+        jobs=f"{job.nodes}x{gpus}",
+        cores=_CORES * gpus,
+        memory=_MEMORY * gpus,
+        port=PORT,
+        what=f"{option} {shlex.quote(job.program[-1])}",
+    )
