@@ -16,9 +16,11 @@ from ddpify import __version__
 from ddpify.commands.check import check
 from ddpify.commands.convert_checkpoint import convert_checkpoint
 from ddpify.commands.diff import diff
+from ddpify.commands.mcp import mcp
 from ddpify.commands.migrate import migrate
 from ddpify.commands.plan import plan
 from ddpify.commands.rule import rule
+from ddpify.commands.schema import schema
 from ddpify.commands.shared import CLEAN, FAILED, INTERRUPTED, TO_DO
 from ddpify.commands.verify import verify
 
@@ -35,7 +37,7 @@ def cli() -> None:
     """
 
 
-for command in (check, convert_checkpoint, diff, migrate, plan, rule, verify):
+for command in (check, convert_checkpoint, diff, mcp, migrate, plan, rule, schema, verify):
     cli.add_command(command)
 
 
