@@ -19,9 +19,11 @@ from ddpify.commands.completion import completion
 from ddpify.commands.convert_checkpoint import convert_checkpoint
 from ddpify.commands.diff import diff
 from ddpify.commands.env import env
+from ddpify.commands.mcp import mcp
 from ddpify.commands.migrate import migrate
 from ddpify.commands.plan import plan
 from ddpify.commands.rule import rule
+from ddpify.commands.schema import schema
 from ddpify.commands.shared import CLEAN, FAILED, INTERRUPTED, TO_DO
 from ddpify.commands.verify import verify
 
@@ -45,9 +47,11 @@ for command in (
     convert_checkpoint,
     diff,
     env,
+    mcp,
     migrate,
     plan,
     rule,
+    schema,
     verify,
 ):
     cli.add_command(command)

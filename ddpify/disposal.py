@@ -172,9 +172,10 @@ def _refusal(found: Finding, texts: Mapping[str, _Versions]) -> Refusal:
     site = _original(found, texts)
     told = f"once migrated, {found.rule} {found.message}; {found.advice}".rstrip("; ")
     if site is None:
-        return Refusal(f"{found.site} of the migrated file: {told}")
-    way = f"`--accept {found.rule}@{site}` migrates it as it stands"
-    return Refusal(f"{site}: {told}; {way}", site)
+        return Refusal(f"{found.site} of the migrated file: {told}", None, found)
+    accept = f"{found.rule}@{site}"
+    message = f"{site}: {told}; `--accept {accept}` migrates it as it stands"
+    return Refusal(message, site, found, accept)
 
 
 def _original(found: Finding, texts: Mapping[str, _Versions]) -> Site | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddpify.plan import Change, Clash
@@ -12,10 +12,15 @@ from ddpify.source import Site
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why nothing is done: one sentence that names the place and the way out."""
+    """Why nothing is done: one sentence that names the place and the way out.
+
+    ``finding`` is the rule's, if it is one that refuses; ``accept`` what `--accept` takes.
+    """
 
     message: str
     site: Site | None = None
+    finding: Finding | None = field(default=None, compare=False)
+    accept: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

@@ -236,14 +236,14 @@ def _avoidable(finding: Finding) -> Refusal:
     refusal = _as_refusal(finding)
     if not accepting.is_acceptable(finding.rule):
         return refusal
-    way = f"`--accept {finding.rule}@{finding.site}` migrates it as it stands"
-    return replace(refusal, message=f"{refusal.message}; {way}")
+    accept = f"{finding.rule}@{finding.site}"
+    message = f"{refusal.message}; `--accept {accept}` migrates it as it stands"
+    return replace(refusal, message=message, accept=accept)
 
 
 def _as_refusal(finding: Finding) -> Refusal:
-    return Refusal(
-        f"{finding.site}: {finding.rule} {finding.message}; {finding.advice}", finding.site
-    )
+    message = f"{finding.site}: {finding.rule} {finding.message}; {finding.advice}"
+    return Refusal(message, finding.site, finding)
 
 
 def _outcome(

@@ -133,8 +133,9 @@ def _unfit(facts: Facts) -> list[Refusal]:
         elsewhere = (elsewhere and unfollowed(facts)) or elsewhere
         return [Refusal(hogwild(trees) or elsewhere or _idle(facts) or why)]
     if not facts.steps:
-        where = facts.training[0].backward.site
-        return [Refusal(f"{where}: no optimizer that can be followed steps after this backward()")]
+        site = facts.training[0].backward.site
+        why = "no optimizer that can be followed steps after this backward()"
+        return [Refusal(f"{site}: {why}", site)]
     for loop in facts.training:
         site = loop.batch.site
         if unbound := facts.unbound(loop.batch.header):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import ModuleType
 
 import pytest
 
+from ddpify.report import check_json, json, plan_json, rule, statistics
 from ddpify.verify import interpreter
+from ddpify.verify.report import json as verify_json
+from tests.schemas import published
 
 
 def _state() -> dict[str, object]:
@@ -56,6 +60,34 @@ def _an_interpreter_is_started_once() -> Iterator[None]:
 
 def _path() -> tuple[str | None, ...]:
     return tuple(os.environ.get(name) for name in ("PYTHONPATH", "PATH"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _what_programs_read_is_as_its_schema_says() -> Iterator[None]:
+    """Every JSON document that any test has a report make is held against the published schema."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, command in _DOCUMENTS:
+            patch.setattr(module, name, _validated(getattr(module, name), command))
+        yield
+
+
+_DOCUMENTS: tuple[tuple[ModuleType, str, str], ...] = (
+    (check_json, "render", "check"),
+    (json, "render", "diff"),
+    (plan_json, "render", "plan"),
+    (rule, "render_json", "rule"),
+    (statistics, "render_json", "statistics"),
+    (verify_json, "render", "verify"),
+)
+
+
+def _validated(render: Callable[..., str], command: str) -> Callable[..., str]:
+    def rendered(*arguments: object, **named: object) -> str:
+        text = render(*arguments, **named)
+        published.validate(command, text)
+        return text
+
+    return rendered
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -50,11 +50,13 @@ OURS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {"__version__", "commands"},
     "commands": {
+        "assistants",
         "commands",
         "converting",
         "pipeline",
         "report",
         "roots",
+        "schemas",
         "settings",
         "outcome",
         "progress",
@@ -68,6 +70,8 @@ OURS: dict[str, set[str]] = {
     }
     | {"advice.advise", "advice.choice", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
+    # The tools of assistants start the command line: they know the words, not the work.
+    "assistants": {"__version__", "assistants", "names", "roots", "schemas"},
     "converting": {"runtime"},
     "pipeline": set(),  # see JOINS
     "reading": {"discover", "vendor", "facts", "names", "outcome", "project", "settings"}
@@ -76,6 +80,7 @@ OURS: dict[str, set[str]] = {
     # What differs between DDP and FSDP, as data.
     "strategies": {"settings", "strategies"},
     "names": set(),
+    "schemas": set(),
     "site": set(),
     "programs": set(),
     "steps": set(),
@@ -152,6 +157,7 @@ OURS: dict[str, set[str]] = {
     "report": DATA | {"report", "checking.causes", "checking.model", "terminal"},
     "report.settings": {"settings"},
     "report.hunks": DATA | {"names"},
+    "report.by_hand": DATA | {"report", "checking.catalogue"},
     "report.rule": DATA | {"names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
     **{
@@ -215,15 +221,18 @@ OURS: dict[str, set[str]] = {
 JOINS = {"rules.registry": {"rules"}, "pipeline": set(OURS) - {"cli", "__main__", ""}}
 
 THEIRS: dict[str, set[str]] = {
+    "anyio": {"assistants"},  # mcp brings it, and pydantic
     "libcst": {"rewrite"},
     "markdown_it": {"launchers.markdown"},
     "black": {"rewrite"},
     "click": {"cli", "commands", "report", "verify.report"},
     "jinja2": {"verify.report"},
+    "mcp": {"assistants"},
     "matplotlib": {"verify.report"},
     "numpy": {"verify"},
     "packaging": {"ranks.required"},
     "psutil": {"verify"},
+    "pydantic": {"assistants"},
     "rich": {"progress", "verify.progress"},
     "tensorboard": {"verify.observer.read_events"},
     "tomli": {"settings"},
@@ -320,11 +329,13 @@ def test_rules_do_no_file_access() -> None:
 
 def test_declared_dependencies_are_the_imported_ones() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    lines = [*declared["dependencies"], *declared["optional-dependencies"]["verify"]]
+    extras = declared["optional-dependencies"]
+    lines = [*declared["dependencies"], *extras["verify"], *extras["mcp"]]
     names = {re.split(r"\W*[<>=;]", one)[0].replace("-", "_") for one in lines}
     # markdown-it-py is imported without "py", and so is pyyaml
     names = {name.removesuffix("_py").replace("pyyaml", "yaml") for name in names}
-    assert names == set(THEIRS) - {"torch", "tensorboard"}  # the project's own interpreter has them
+    # the project's own interpreter has the first two, mcp brings the others
+    assert names == set(THEIRS) - {"torch", "tensorboard", "anyio", "pydantic"}
     used = {
         name.split(".")[0] for path in (ROOT / "ddpify").rglob("*.py") for name in imported(path)
     }

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ddpify.outcome import Account, Outcome
+from ddpify.report.by_hand import instructions
 from ddpify.report.hunks import FileDiff, file_diffs
 from ddpify.report.place import place
 from ddpify.report.text import commands
@@ -37,6 +39,7 @@ def render(outcome: Outcome, written: Sequence[Path] = ()) -> str:
             {**(place(refusal.site) if refusal.site else {}), "message": refusal.message}
             for refusal in outcome.refusals
         ],
+        "by_hand": [asdict(one) for one in instructions(outcome, bool(written))],
         "followed": _followed(outcome.account),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

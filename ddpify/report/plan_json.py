@@ -9,8 +9,8 @@ from typing import Any
 from ddpify.advice.memory import total
 from ddpify.advice.model import Advice
 from ddpify.outcome import Outcome
+from ddpify.report.by_hand import Instruction, instructions
 from ddpify.report.hunks import file_diffs
-from ddpify.report.text import left_by_hand
 from ddpify.source import Site
 
 
@@ -32,10 +32,15 @@ def render(outcome: Outcome, advice: tuple[Advice, ...]) -> str:
             }
             for diff in file_diffs(outcome)
         ],
-        "by_hand": [{"place": one.place, "message": one.text} for one in left_by_hand(outcome)],
+        "by_hand": [_by_hand(one) for one in instructions(outcome)],
         "notes": [{"place": str(n.site), "message": n.message} for n in outcome.notes],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _by_hand(one: Instruction) -> dict[str, Any]:
+    message = f"{one.rule} {one.what}. {one.write}".rstrip(". ")
+    return {"place": f"{one.path}:{one.line}", "message": message, **asdict(one)}
 
 
 def _entry(advice: Advice) -> dict[str, Any]:

@@ -41,9 +41,13 @@ def _sentence(rule: Rule) -> str:
 
 
 def render_json(rules: Sequence[Rule], listed: bool) -> str:
-    """The same for programs: a list of rules, or one."""
+    """The same for programs: a list of rules, or one.
+
+    ``schema`` grows when a key changes its meaning or goes.
+    """
     documents = [
         {
+            "schema": 1,
             "code": rule.id,
             "name": rule.name,
             "severity": rule.severity.value,

@@ -23,12 +23,12 @@ def render(checked: Checked) -> str:
 
 
 def render_json(checked: Checked) -> str:
-    """The same for programs."""
+    """The same for programs; ``schema`` grows when a key changes its meaning or goes."""
     rows = [
         {"code": code, "name": checked.name(code), "count": count, "fixable": safe}
         for code, count, safe in _rows(checked)
     ]
-    return json.dumps(rows, indent=2) + "\n"
+    return json.dumps({"schema": 1, "rules": rows}, indent=2) + "\n"
 
 
 def _rows(checked: Checked) -> list[tuple[str, int, bool]]:

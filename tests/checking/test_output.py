@@ -52,7 +52,7 @@ def test_statistics(check: Check) -> None:
         "1\tDDP402\t[*]\taccumulation-without-no-sync\n1\tDDP701\t[ ]\tmetric-not-reduced\n"
     )
     document = json.loads(check("--statistics", "--output-format", "json").out)
-    assert [one["code"] for one in document] == ["DDP402", "DDP701"]
+    assert [one["code"] for one in document["rules"]] == ["DDP402", "DDP701"]
 
 
 @pytest.mark.parametrize("flag", ["--output-format", "--format"])

@@ -72,6 +72,8 @@ FLAGS = {
     "plan": sorted(
         (*SETTINGS_FLAGS, *COMMON, *"--gpu-memory --measure --nproc --python --timeout".split())
     ),
+    "mcp": ["--python"],
+    "schema": [],
     "rule": sorted("--all --format --output-format".split()),
     "verify": sorted(
         "--baseline --checkpoint --color --distributed-only --dtype --full --html --ignore-output "

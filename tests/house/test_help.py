@@ -9,7 +9,7 @@ import pytest
 
 import ddpify
 
-HEAVY = ("black", "jinja2", "libcst", "matplotlib", "numpy", "rich", "torch", "tree_sitter")
+HEAVY = ("black", "jinja2", "libcst", "matplotlib", "mcp", "numpy", "rich", "torch", "tree_sitter")
 PROGRAM = f"""
 import sys
 from ddpify.cli import main
@@ -29,6 +29,8 @@ sys.exit(code)
         pytest.param(["check", "--help"], id="check"),
         pytest.param(["plan", "--help"], id="plan"),
         pytest.param(["rule", "--help"], id="rule"),
+        pytest.param(["mcp", "--help"], id="mcp"),
+        pytest.param(["schema", "--help"], id="schema"),
         pytest.param(["verify", "--help"], id="verify"),
     ],
 )

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from ddpify import schemas
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = {"ddpify": "ddpify", "runtime": "ddpify/runtime"}
 pytestmark = pytest.mark.install
@@ -65,6 +67,7 @@ def test_the_wheel_holds_every_module(installed: Installed) -> None:
     data = {
         "ddpify/py.typed",
         *(f"ddpify/verify/report/{name}.jinja" for name in ("page.html", "style.css")),
+        *(f"ddpify/schemas/{name}.schema.json" for name in set(schemas.FILES.values())),
     }
     assert held == expected | data
 

@@ -157,7 +157,7 @@ def test_statistics() -> None:
         "2\tDDP801\t[ ]\tcollective-on-some-ranks\n1\tDDP601\t[*]\tsave-on-every-rank\n"
     )
     assert statistics.render(NONE) == ""
-    assert json.loads(statistics.render_json(many))[0] == {
+    assert json.loads(statistics.render_json(many))["rules"][0] == {
         "code": "DDP801",
         "name": "collective-on-some-ranks",
         "count": 2,

@@ -1,0 +1,1 @@
+"""The commands as tools for coding assistants (Model Context Protocol)."""
