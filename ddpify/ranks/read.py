@@ -26,6 +26,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
 from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import RankReader
+from ddpify.ranks.memory import TextMemory
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.opened import asked_library, opens
@@ -76,13 +77,15 @@ class Reading:
         texts: Mapping[Path, bytes] | None = None,
         assume_distributed: bool = False,
         words: Sequence[str] = (),
+        memory: TextMemory | None = None,
     ) -> Reading:
         """Read ``files`` and what they import; nothing is parsed yet. ``words``: see Interest."""
-        project = DistributedProject.of(root, files, texts or {})
+        project = DistributedProject.of(root, files, texts or {}, memory)
         if assume_distributed:
             project.concerned = sorted(project.texts)
         told = project.texts if project.concerned else {}
-        return cls(project, Interest.of(told.values(), words), assume_distributed)
+        interest = Interest.of(told.values(), words, memory)
+        return cls(project, interest, assume_distributed)
 
     def scripts(self, part: int = 0, parts: int = 1) -> Iterator[Run]:
         """One run for each script; of ``parts`` equal shares the one with number ``part``."""

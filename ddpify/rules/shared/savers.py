@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from functools import lru_cache
 from typing import Final
 
 from ddpify.ranks.imports import Modules
@@ -40,15 +39,18 @@ def written_states(run: Run, models_only: bool) -> Lies:
     about."""
     if run.project is None or "lightning" in run.frameworks:
         return Lies.GPU
-    found = _found(run.project, models_only)
+    found = run.project.answer(_of_models if models_only else _of_all)
     if Lies.GPU in found:
         return Lies.GPU
     return Lies.CPU if Lies.CPU in found else Lies.NOWHERE
 
 
-@lru_cache(maxsize=2)  # all programs of a project ask the same
-def _found(project: Modules, models_only: bool) -> frozenset[Lies]:
-    return frozenset(_in_project(project, models_only))
+def _of_models(project: Modules) -> frozenset[Lies]:
+    return frozenset(_in_project(project, True))
+
+
+def _of_all(project: Modules) -> frozenset[Lies]:
+    return frozenset(_in_project(project, False))
 
 
 def _in_project(project: Modules, models_only: bool) -> Iterator[Lies]:
