@@ -19,6 +19,7 @@ from ddpify.commands.diff import diff
 from ddpify.commands.migrate import migrate
 from ddpify.commands.plan import plan
 from ddpify.commands.rule import rule
+from ddpify.commands.server import server
 from ddpify.commands.shared import CLEAN, FAILED, INTERRUPTED, TO_DO
 from ddpify.commands.verify import verify
 
@@ -35,7 +36,7 @@ def cli() -> None:
     """
 
 
-for command in (check, convert_checkpoint, diff, migrate, plan, rule, verify):
+for command in (check, convert_checkpoint, diff, migrate, plan, rule, server, verify):
     cli.add_command(command)
 
 

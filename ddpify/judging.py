@@ -76,17 +76,18 @@ class LintMemory:
     def judged(self, reading: Reading, rules: list[Rule]) -> Iterator[JudgedRun]:
         """Every run of a reading, from scripts and from functions that none of them enters; those
         that still hold are not made again."""
-        self._begin(reading)
+        self._begin(reading, rules)
         for file in reading.project.scripts():
             yield from self._one(file, reading, partial(reading.script, file), rules)
         for place in reading.starts:
             if place not in reading.entered:
                 yield from self._one(place, reading, partial(reading.function, place), rules)
 
-    def _begin(self, reading: Reading) -> None:
+    def _begin(self, reading: Reading, rules: list[Rule]) -> None:
         """What all runs rest on."""
         seen, modules = reading.interest, reading.project.modules
-        common = (seen.hot, seen.talks, seen.words, seen.opens, seen.mpi, modules.added)
+        asked = ([rule.id for rule in rules], reading.assumed, {*reading.project.texts})
+        common = (asked, seen.hot, seen.talks, seen.words, seen.opens, seen.mpi, modules.added)
         if common != self._common:
             self._now = {}
         self._common = common

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddpify.checking.cache import CacheEntry
 from ddpify.checking.catalogue import named
@@ -19,6 +20,9 @@ from ddpify.rules.base import Finding, Severity
 from ddpify.settings import Settings, nearest_pyproject
 from ddpify.site import Site
 from ddpify.source import Source, UnreadableSource
+
+if TYPE_CHECKING:
+    from ddpify.judging import LintMemory
 
 _OPTION = "DDP107"  # an option of the launcher's, which torchrun does not pass
 _HINTS = re.compile(
@@ -48,7 +52,11 @@ class Judge:
         self._whole = whole
 
     def entry(
-        self, assume_distributed: bool, jobs: int, texts: Mapping[Path, bytes] | None = None
+        self,
+        assume_distributed: bool,
+        jobs: int,
+        texts: Mapping[Path, bytes],
+        memory: LintMemory | None = None,
     ) -> CacheEntry:
         """Everything that is to be reported."""
         from ddpify.lint import lint
@@ -61,9 +69,10 @@ class Judge:
             wants=self._settings.wants,
             jobs=jobs,
             launchers=self._group.launchers,
+            memory=memory,
         )
-        copies = Copies.of(self._group.root, self._readable(texts or {}), linted.others)
-        written = () if texts else copies.findings()  # of files on disk, no editor's buffer
+        copies = Copies.of(self._group.root, self._readable(texts), linted.others)
+        written = self._written(copies, texts)
         fixable = map(copies.renewing, linted.findings)
         found = self._as_started([*_unique((*written, *fixable, *self._launched()))])
         kept = self._heard([one for one in found if self._settings.wants(one.rule)])
@@ -74,6 +83,11 @@ class Judge:
             linted.programs,
             linted.others,
         )
+
+    def _written(self, copies: Copies, texts: Mapping[Path, bytes]) -> list[Finding]:
+        """What is said of files on disk, where one is read, and of no editor's buffer."""
+        named = copies.findings() if set(self._group.python) - set(texts) else ()
+        return [one for one in named if self._group.root / one.site.path not in texts]
 
     def _readable(self, texts: Mapping[Path, bytes]) -> list[Path]:
         return [f for f in self._group.python if self._contents[f] and f not in texts]

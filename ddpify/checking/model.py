@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddpify.checking.causes import FindingCause, causes
 from ddpify.programs import Program, Skipped
 from ddpify.rules.base import Finding, Severity
+
+if TYPE_CHECKING:
+    from ddpify.judging import LintMemory
 
 
 class CheckError(Exception):
@@ -21,7 +25,8 @@ class CheckRequest:
     """The flags of one run; None and () were not given.
 
     ``text`` is what standard input holds, as if it were the file ``stdin``. ``force_exclude``: what
-    the settings exclude is left out though it is named.
+    the settings exclude is left out though it is named. ``buffers``: files that are not as on disk;
+    ``memory``: what the last reading of the same project left.
     """
 
     paths: tuple[Path, ...]
@@ -35,6 +40,8 @@ class CheckRequest:
     stdin: Path | None = None
     text: bytes = b""
     force_exclude: bool = False
+    buffers: Mapping[Path, bytes] = field(default_factory=dict)
+    memory: LintMemory | None = None
 
 
 @dataclass(frozen=True)

@@ -39,16 +39,21 @@ def check(asked: CheckRequest) -> Checked:
     paths = (asked.stdin,) if asked.stdin else asked.paths
     chosen(load(paths[0], {}), asked)  # a wrong code is said before anything is read
     skipped: list[Skipped] = []
-    groups = _groups(asked, skipped)
-    found = _together([_answer(group, asked) for group in groups])
+    found = check_groups(groups(asked, skipped), asked)
     near = (one._replace(path=shown(Path(one.path))) for one in skipped)
     return replace(found, skipped=tuple(sorted(set(near))))
 
 
-def _groups(asked: CheckRequest, skipped: list[Skipped]) -> tuple[Group, ...]:
+def check_groups(found: Iterable[Group], asked: CheckRequest) -> Checked:
+    """What is wrong in the files of these projects."""
+    return _together([_answer(group, asked) for group in found])
+
+
+def groups(asked: CheckRequest, skipped: list[Skipped]) -> tuple[Group, ...]:
+    """The files that are to be read, by project."""
     paths = (asked.stdin,) if asked.stdin else asked.paths
     if asked.force_exclude:
-        paths = tuple(path for path in paths if not _is_excluded(Path(realpath(path))))
+        paths = tuple(path for path in paths if not is_excluded(Path(realpath(path))))
     if asked.stdin:
         files = [path.resolve() for path in paths]
         return tuple(Group(root_of(file), (file,)) for file in files)
@@ -64,7 +69,7 @@ def _excluded(folder: Path) -> tuple[Patterns, ...]:
     return (matching(patterns, _home(folder)),) if patterns else ()
 
 
-def _is_excluded(path: Path) -> bool:
+def is_excluded(path: Path) -> bool:
     """Whether the settings leave out a path, or a folder that holds it."""
     return any(one.cover(path.as_posix(), path.is_dir()) for one in _excluded(path.parent))
 
@@ -77,7 +82,7 @@ def _home(start: Path) -> Path:
 
 def _answer(group: Group, asked: CheckRequest) -> _Answer:
     settings = chosen(load(group.root, {}), asked)
-    texts = {asked.stdin.resolve(): asked.text} if asked.stdin else {}
+    texts = {asked.stdin.resolve(): asked.text} if asked.stdin else asked.buffers
     contents = _contents((*group.python, *group.launchers), texts)
     whole = any(path.is_dir() for path in asked.paths)
     slot = _slot(group, settings, asked, whole) if asked.cache and not texts else None
@@ -119,7 +124,7 @@ def _judged(
     home = _home(group.root)
     ignores = [(matching((one,), home), codes) for one, codes in settings.per_file_ignores]
     judge = Judge(group, contents, settings, ignores, whole)
-    return judge.entry(asked.assume_distributed, asked.jobs, texts or None)
+    return judge.entry(asked.assume_distributed, asked.jobs, texts, asked.memory)
 
 
 def _together(answers: Iterable[_Answer]) -> Checked:

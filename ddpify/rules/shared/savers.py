@@ -71,12 +71,15 @@ def _in_module(states: _States, module: Module) -> Iterator[Lies]:
 
 def _calls(module: Module) -> Iterator[tuple[Scope, ast.Call]]:
     """The calls of a file, each with the function in which it stands."""
+    once = module.source.once
     inner: dict[ast.AST, FunctionDefinition] = {}
     for info in module.all_functions():  # those within come after those around them
-        inner.update((node, info) for node in ast.walk(info.node))
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call):
-            yield inner.get(node), node
+        inner.update((node, info) for node in once(_calls_in, info.node))
+    yield from ((inner.get(node), node) for node in once(_calls_in, module.tree))
+
+
+def _calls_in(around: ast.AST) -> list[ast.Call]:
+    return [node for node in ast.walk(around) if isinstance(node, ast.Call)]
 
 
 class _States:
