@@ -24,6 +24,7 @@ from ddpify.commands.migrate import migrate
 from ddpify.commands.plan import plan
 from ddpify.commands.rule import rule
 from ddpify.commands.schema import schema
+from ddpify.commands.server import server
 from ddpify.commands.shared import CLEAN, FAILED, INTERRUPTED, TO_DO
 from ddpify.commands.verify import verify
 
@@ -52,6 +53,7 @@ for command in (
     plan,
     rule,
     schema,
+    server,
     verify,
 ):
     cli.add_command(command)

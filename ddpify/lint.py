@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ddpify.judging import JudgedRun, LintMemory, is_serious, judged
 from ddpify.programs import Program
 from ddpify.ranks.imports import Modules
+from ddpify.ranks.memory import TextMemory
 from ddpify.ranks.read import Reading, room
-from ddpify.ranks.run import Run
-from ddpify.ranks.single import is_of_one, may_be_alone, runs_alone
-from ddpify.ranks.ways import way_to
 from ddpify.ranks.words import LOOPS, TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
@@ -55,17 +53,15 @@ class _LintPart:
     opened: frozenset[Path] = frozenset()
 
     @classmethod
-    def of(cls, runs: Iterable[Run], rules: list[Rule], asked: _LintRequest) -> _LintPart:
+    def of(cls, runs: Iterable[JudgedRun], asked: _LintRequest) -> _LintPart:
         part = cls()
         for run in runs:
-            found = judged(run, rules)
-            line = asked.start_of(run) if any(map(_is_serious, found)) else None
+            line = asked.start_of(run)
             if line is None:
-                part.findings += found
+                part.findings += run.findings
             else:
-                part.lowered += (_lowered(one, line) for one in found)
-            if run.distributed:
-                part.programs.append(_program(run))
+                part.lowered += (_lowered(one, line) for one in run.findings)
+            part.programs += [run.program] if run.program is not None else []
         return part
 
 
@@ -80,12 +76,12 @@ class _LintRequest:
     codes: frozenset[str]
     launchers: tuple[Path, ...]
 
-    def start_of(self, run: Run) -> Site | None:
+    def start_of(self, run: JudgedRun) -> Site | None:
         """The command that starts a program as one process, if it is one as far as is known."""
         if not self.launchers:
             return None
-        plain = self._lone.line(run.start) if may_be_alone(run) else None
-        return plain or (self._lone.line(run.start, launched=True) if is_of_one(run) else None)
+        lines = (self._lone.line(run.start, launched) for launched in run.alone)
+        return next((line for line in lines if line is not None), None)
 
     def opened(self, reading: Reading) -> frozenset[Path]:
         """Every file that was looked into."""
@@ -99,8 +95,9 @@ class _LintRequest:
 
         return LoneStarts(self.root, self.launchers, self.files)
 
-    def reading(self) -> Reading:
-        return Reading.of(self.root, self.files, self.texts, self.assume_distributed, _words())
+    def reading(self, memory: TextMemory | None = None) -> Reading:
+        texts, assume = self.texts, self.assume_distributed
+        return Reading.of(self.root, self.files, texts, assume, _words(), memory)
 
     def rules(self) -> list[Rule]:
         return [rule for rule in all_rules() if rule.id in self.codes]
@@ -115,21 +112,22 @@ def lint(
     wants: Callable[[str], bool] = lambda code: True,
     launchers: Sequence[Path] = (),
     step: StepListener = untold,
+    memory: LintMemory | None = None,
 ) -> Linted:
     """Read the project of ``files`` and judge it.
 
     ``texts`` stand for the contents of files (an editor's buffer), ``wants`` says which codes are
     switched on, ``launchers`` are files that may say how programs are started, ``step`` is told
-    how far the reading is.
+    how far the reading is; ``memory`` is what the last reading left, with all else the same.
     """
     root = root.resolve()
     asked = tuple(file.resolve() for file in files)
     codes = frozenset(rule.id for rule in all_rules() if rule.lint is not None and wants(rule.id))
     request = _LintRequest(root, asked, texts or {}, assume_distributed, codes, tuple(launchers))
-    part = _read(request, step)
-    found = [*part.findings, *part.lowered]
+    part = _read(request, step, memory)
+    found = [one for one in (*part.findings, *part.lowered) if wants(one.rule)]
     names = {_relative(root, file) for file in asked}
-    found.sort(key=lambda one: not _is_serious(one))  # one that is no note in another program
+    found.sort(key=lambda one: not is_serious(one))  # one that is no note in another program
     unique = {(one.rule, one.site): one for one in reversed(found) if one.site.path in names}
     kept = sorted(unique.values(), key=lambda one: (one.site, one.rule))
     others = part.opened.difference(asked)
@@ -162,46 +160,9 @@ def lint_scripts(
     return Linted(tuple(ordered), unread=tuple(unread), blind=tuple(blind), idle=tuple(idle))
 
 
-def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:
-    """What these rules find in one run."""
-    if not run.distributed:
-        return []
-    found = (one for rule in rules if rule.lint is not None for one in rule.lint(run))
-    return [_weighed(run, one) for one in found if not run.is_ours(one.site.path)]
-
-
-def _weighed(run: Run, one: Finding) -> Finding:
-    """The finding with the calls that lead there.
-
-    Where no script is seen to call the function that was read, nothing is proven of a program:
-    who calls it with what is not known. Then it is a note, unless the function opens the session
-    itself or a framework calls it on all ranks. A test runs in one process, whatever could start
-    more, unless it asks for several; and what it hands to other files no user may hand to them.
-    """
-    inside = not run.tested or one.site.path == run.start.partition(":")[0]
-    severity = one.severity if inside and run.once(_is_proven) else Severity.NOTE
-    return replace(one, way=one.way or way_to(run, one.site), severity=severity)
-
-
-def _is_serious(one: Finding) -> bool:
-    return one.severity is not Severity.NOTE
-
-
 def _lowered(one: Finding, line: Site) -> Finding:
     """What would happen if several processes ran a program that is started as one."""
     return replace(one, severity=Severity.NOTE, way=((line, _AS_ONE), *one.way))
-
-
-def _is_proven(run: Run) -> bool:
-    if run.assumed or runs_alone(run):
-        return run.assumed
-    return run.hook or run.opener is not None or (run.script and bool(run.frameworks))
-
-
-def _program(run: Run) -> Program:
-    by, stopped = run.opener, run.stopped
-    session = (str(by.place), by.name) if by is not None else ("", "")
-    return Program(run.start, *session, run.complete, str(stopped or ""), run.missed)
 
 
 def _words() -> list[str]:
@@ -213,15 +174,15 @@ def _relative(root: Path, file: Path) -> str:
     return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.as_posix()
 
 
-def _read(request: _LintRequest, step: StepListener) -> _LintPart:
-    rules = request.rules()
+def _read(request: _LintRequest, step: StepListener, memory: LintMemory | None) -> _LintPart:
+    memory = memory or LintMemory()
+    memory.texts.begin()
     with room():
         step(f"Reading {len(request.files)} files")
-        reading = request.reading()
-        runs = chain(reading.scripts(step), reading.functions(step))
-        part = _LintPart.of(runs, rules, request)
+        reading = request.reading(memory.texts)
+        part = _LintPart.of(memory.judged(reading, request.rules(), step), request)
         part.findings += _unreadable(reading.project.modules, request.files)
-        part.opened = request.opened(reading)
+        part.opened = memory.opened = request.opened(reading) | memory.opened
         return part
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddpify.checking.cache import CacheEntry
 from ddpify.checking.catalogue import named
@@ -16,6 +17,9 @@ from ddpify.checking.places import order
 from ddpify.rules.base import Finding, Severity
 from ddpify.site import Site
 from ddpify.steps import StepListener, untold
+
+if TYPE_CHECKING:
+    from ddpify.judging import LintMemory
 
 _OPTION = "DDP107"  # an option of the launcher's, which torchrun does not pass
 _HINTS = re.compile(
@@ -31,7 +35,12 @@ class Judge:
     contents: Mapping[Path, bytes]
     texts: Mapping[Path, bytes]
 
-    def entry(self, assume_distributed: bool, step: StepListener = untold) -> CacheEntry:
+    def entry(
+        self,
+        assume_distributed: bool,
+        step: StepListener = untold,
+        memory: LintMemory | None = None,
+    ) -> CacheEntry:
         """Everything that all rules find, what comments or settings silence included."""
         from ddpify.lint import lint
 
@@ -42,9 +51,10 @@ class Judge:
             assume_distributed=assume_distributed,
             launchers=self.group.launchers,
             step=step,
+            memory=memory,
         )
         copies = Copies.of(self.group.root, self._readable(), linted.others)
-        written = () if self.texts else copies.findings()  # of files on disk, no editor's buffer
+        written = self._written(copies)
         fixable = map(copies.renewing, linted.findings)
         found = self._as_started([*_unique((*written, *fixable, *self._launched()))])
         return CacheEntry(
@@ -54,6 +64,11 @@ class Judge:
             linted.programs,
             linted.others,
         )
+
+    def _written(self, copies: Copies) -> list[Finding]:
+        """What is said of files on disk, where one is read, and of no editor's buffer."""
+        named = copies.findings() if set(self.group.python) - set(self.texts) else ()
+        return [one for one in named if self.group.root / one.site.path not in self.texts]
 
     def _readable(self) -> list[Path]:
         return [f for f in self.group.python if self.contents[f] and f not in self.texts]

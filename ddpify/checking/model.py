@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddpify.checking.causes import FindingCause, causes
 from ddpify.programs import Program, Skipped
 from ddpify.rules.base import Finding, Severity
 from ddpify.settings import Settings, load
+
+if TYPE_CHECKING:
+    from ddpify.judging import LintMemory
 
 
 class CheckError(Exception):
@@ -24,6 +28,8 @@ class CheckRequest:
     ``text`` is what standard input holds, as if it were the file ``stdin``. ``force_exclude``: what
     the settings exclude is left out though it is named. ``exclude`` are patterns from the current
     folder, ``config`` settings as ``KEY=VALUE``; ``comments``: those that silence count.
+    ``buffers``: files that are not as on disk; ``memory``: what the last reading of the same
+    project left.
     """
 
     paths: tuple[Path, ...]
@@ -39,6 +45,8 @@ class CheckRequest:
     exclude: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     comments: bool = True
+    buffers: Mapping[Path, bytes] = field(default_factory=dict)
+    memory: LintMemory | None = None
 
     def settings(self, start: Path) -> Settings:
         """Those of the project that holds ``start``. Raises SettingsError."""

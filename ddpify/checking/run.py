@@ -41,17 +41,24 @@ def check(asked: CheckRequest, step: StepListener = untold) -> Checked:
     paths = (asked.stdin,) if asked.stdin else asked.paths
     chosen(asked.settings(paths[0]), asked)  # a wrong code is said before anything is read
     skipped: list[Skipped] = []
-    found = _together([_answer(group, asked, step) for group in groups(asked, skipped)])
+    found = check_groups(groups(asked, skipped), asked, step)
     near = (one._replace(path=shown(Path(one.path))) for one in skipped)
     return replace(found, skipped=tuple(sorted(set(near))))
 
 
+def check_groups(
+    found: Iterable[Group], asked: CheckRequest, step: StepListener = untold
+) -> Checked:
+    """What is wrong in the files of these projects."""
+    return _together([_answer(group, asked, step) for group in found])
+
+
 def groups(asked: CheckRequest, skipped: list[Skipped]) -> tuple[Group, ...]:
-    """The files to be read; what is not is added to ``skipped``."""
+    """The files to be read, by project; what is not is added to ``skipped``."""
     paths = (asked.stdin,) if asked.stdin else asked.paths
     excluded = _excluded(asked)
     if asked.force_exclude:
-        paths = tuple(path for path in paths if not _is_excluded(Path(realpath(path)), excluded))
+        paths = tuple(path for path in paths if not is_excluded(Path(realpath(path)), asked))
     if asked.stdin:
         files = [path.resolve() for path in paths]
         return tuple(Group(root_of(file), (file,)) for file in files)
@@ -72,9 +79,10 @@ def _excluded(asked: CheckRequest) -> Excluded:
     return excluded
 
 
-def _is_excluded(path: Path, excluded: Excluded) -> bool:
-    """Whether a path is left out, or a folder that holds it."""
-    return any(one.cover(path.as_posix(), path.is_dir()) for one in excluded(path.parent))
+def is_excluded(path: Path, asked: CheckRequest) -> bool:
+    """Whether flags or settings leave out a path, or a folder that holds it."""
+    found = _excluded(asked)(path.parent)
+    return any(one.cover(path.as_posix(), path.is_dir()) for one in found)
 
 
 def _home(start: Path) -> Path:
@@ -85,7 +93,7 @@ def _home(start: Path) -> Path:
 
 def _answer(group: Group, asked: CheckRequest, step: StepListener) -> _Answer:
     settings = chosen(asked.settings(group.root), asked)
-    texts = {asked.stdin.resolve(): asked.text} if asked.stdin else {}
+    texts = {asked.stdin.resolve(): asked.text} if asked.stdin else asked.buffers
     contents = _contents((*group.python, *group.launchers), texts)
     entry = _entry(group, contents, texts, asked, step)
     home = _home(group.root)
@@ -110,7 +118,8 @@ def _entry(
         # rules and parsers
         from ddpify.checking.judge import Judge
 
-        found = Judge(group, contents, texts).entry(asked.assume_distributed, step)
+        judge = Judge(group, contents, texts)
+        found = judge.entry(asked.assume_distributed, step, asked.memory)
         if slot:
             slot.store(contents, found)
     return found

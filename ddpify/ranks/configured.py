@@ -145,6 +145,7 @@ def named(m: RankMachine, f: RankFrame, target: str, node: ast.Call) -> RankValu
     """The class, or function, that a dotted name is."""
     found = located(target, lambda dotted: m.modules.find(f.module.file, dotted, 0))
     if "." not in target:  # LightningCLI knows classes that are imported by their names
+        m.modules.ordered = True
         holders = [one for one in m.modules.loaded.values() if one and target in one.classes]
         return naming.global_name(m, holders[0], target) if len(holders) == 1 else symbol(target)
     if found is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddpify.configs import programs
 from ddpify.ranks.imports import Modules, is_ours
 from ddpify.ranks.interest import is_distributed
+from ddpify.ranks.memory import TextMemory
 
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",
@@ -35,11 +36,15 @@ class DistributedProject:
 
     @classmethod
     def of(
-        cls, root: Path, files: Sequence[Path], texts: Mapping[Path, bytes]
+        cls,
+        root: Path,
+        files: Sequence[Path],
+        texts: Mapping[Path, bytes],
+        memory: TextMemory | None = None,
     ) -> DistributedProject:
         """Read ``files`` and what they import."""
         given = {file.resolve(): raw for file, raw in texts.items()}
-        project = cls(Modules(root, given))
+        project = cls(Modules(root, given, memory))
         todo = [file.resolve() for file in files]
         while todo and len(project.texts) < MAX_FILES + len(files):
             file = todo.pop()
@@ -58,20 +63,12 @@ class DistributedProject:
         self.texts[file] = self.modules.words[file] = text
         self.modules.note_paths(file, text)
         self.imports[file] = {*self._imported(file, text), *self._configured(file, text)}
-        if is_distributed(text):
+        if self.modules.memory.once(is_distributed, text):
             self.distributed.add(file)
 
     def _imported(self, file: Path, text: str) -> Iterable[Path]:
-        for start, names, plain in _IMPORT.findall(text):
-            if plain:
-                for part in plain.split(","):
-                    yield from self._found(file, part.split(" as ")[0].strip(), 0)
-                continue
-            dotted = start.lstrip(".")
-            level = len(start) - len(dotted)
+        for dotted, level in self.modules.memory.once(_imports, text):
             yield from self._found(file, dotted, level)
-            for name in re.findall(r"(\w+)(?:\s+as\s+\w+)?\s*(?:,|\)|$)", names):
-                yield from self._found(file, f"{dotted}.{name}".strip("."), level)
 
     def _configured(self, file: Path, text: str) -> Iterable[Path]:
         """The files of the classes that configurations name."""
@@ -115,3 +112,20 @@ class DistributedProject:
         if is_ours(file, text):
             return False
         return bool(re.search(r"^(?:for|while|with|try|if|match|[\w.]+\()", text, re.MULTILINE))
+
+
+def _imports(text: str) -> tuple[tuple[str, int], ...]:
+    """What a file imports, or may: dotted names, each with its level."""
+    return tuple(_imported_names(text))
+
+
+def _imported_names(text: str) -> Iterator[tuple[str, int]]:
+    for start, names, plain in _IMPORT.findall(text):
+        if plain:
+            yield from ((part.split(" as ")[0].strip(), 0) for part in plain.split(","))
+            continue
+        dotted = start.lstrip(".")
+        level = len(start) - len(dotted)
+        yield dotted, level
+        for name in re.findall(r"(\w+)(?:\s+as\s+\w+)?\s*(?:,|\)|$)", names):
+            yield f"{dotted}.{name}".strip("."), level

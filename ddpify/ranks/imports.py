@@ -6,14 +6,16 @@ import importlib.util
 import os
 import re
 import warnings
-from functools import cache, cached_property
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from symtable import symtable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ddpify.configs.trees import ConfigTree
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.python.imports import added_folders
+from ddpify.ranks.memory import TextMemory
 from ddpify.ranks.modules import Module, index
 from ddpify.source import Source, UnreadableSource, module_file
 
@@ -28,14 +30,29 @@ _KNOWN = {
     "transformers": "trainer.py",
 }
 _DECORATOR = re.compile(r"^[ \t]*@([\w.]+)", re.MULTILINE)
+Answered = TypeVar("Answered")
 
 
 class Modules:
-    """The files of one project, and how imports find them."""
+    """The files of one project, and how imports find them.
 
-    def __init__(self, root: Path, texts: dict[Path, bytes] | None = None) -> None:
+    ``looked`` are the files that were asked about, ``answered`` the questions to all of them, since
+    whoever wants to know emptied these; ``ordered``: an answer hung on what was read before.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        texts: dict[Path, bytes] | None = None,
+        memory: TextMemory | None = None,
+    ) -> None:
         self.root = root.resolve()
         self.texts = texts or {}
+        self.memory = memory or TextMemory()
+        self.looked: set[Path] = set()
+        self.answered: dict[Callable[[Modules], object], object] = {}
+        self.ordered = False
+        self._answers: dict[Callable[[Modules], object], object] = {}
         self.loaded: dict[Path, Module | None] = {}
         self.failures: dict[str, str] = {}
         self.words: dict[Path, str] = {}
@@ -53,6 +70,7 @@ class Modules:
 
     def load(self, file: Path) -> Module | None:
         """The module of a (resolved) file, parsed once; None when it cannot be read."""
+        self.looked.add(file)
         if file not in self.loaded:
             self.loaded[file] = self._parse(file)
         return self.loaded[file]
@@ -64,33 +82,40 @@ class Modules:
             self.load(file)  # which says where and why
 
     def _compiles(self, file: Path) -> bool:
-        """By its table of symbols, half as dear as a tree of Python objects, which nobody needs."""
-        raw = self.texts.get(file)
+        raw = self._raw(file)
+        return raw is not None and self.memory.once(_compiles, raw, file.name)
+
+    def _raw(self, file: Path) -> bytes | None:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                text: Any = file.read_bytes() if raw is None else raw  # with its coding line
-                symtable(text, file.name, "exec")
-        except Exception:  # whatever it is, it is said by the slower way
-            return False
-        return True
+            return self.texts[file] if file in self.texts else file.read_bytes()
+        except OSError:
+            return None
+
+    def text(self, file: Path) -> str:
+        """What a file holds; nothing, where it cannot be read."""
+        if file not in self.words:
+            self.words[file] = (self._raw(file) or b"").decode("utf-8", "replace")
+        return self.words[file]
 
     def says(self, file: Path, name: str) -> bool:
         """Whether a file may define a name; told from its text, so that it need not be parsed."""
-        if file not in self.words:
-            try:
-                raw = self.texts.get(file) or file.read_bytes()
-            except OSError:
-                raw = b""
-            self.words[file] = raw.decode("utf-8", "replace")
-        text = self.words[file]
+        self.looked.add(file)
+        text = self.text(file)
         return name in text or "import *" in text
+
+    def answer(self, question: Callable[[Modules], Answered]) -> Answered:
+        """What all files together say to a question, which is asked once."""
+        if question not in self._answers:
+            looked, self.looked = self.looked, set()  # who hangs on the answer hangs on no more
+            self._answers[question] = question(self)
+            self.looked = looked
+        found = self.answered[question] = self._answers[question]
+        return cast(Answered, found)
 
     def _parse(self, file: Path) -> Module | None:
         path = self.relative(file)
         try:
-            raw = self.texts.get(file)
-            source = Source.read(file, path) if raw is None else Source.from_bytes(raw, file, path)
+            source = self._source(file, path)
             tree = source.parse()
         except UnreadableSource as error:
             self.failures[path] = str(error)
@@ -99,6 +124,15 @@ class Modules:
         module = Module(name, source, tree, file, is_ours(file, source.text))
         index(module, tree.body)
         return module
+
+    def _source(self, file: Path, path: str) -> Source:
+        raw = self._raw(file)
+        if raw is None:
+            return Source.read(file, path)  # which says why
+        found = self.memory.once(_read, raw, file, path)
+        if isinstance(found, UnreadableSource):
+            raise found
+        return found
 
     def find(self, importer: Path, dotted: str, level: int) -> Path | None:
         """The project's file that an import of ``importer`` names, or None."""
@@ -121,26 +155,16 @@ class Modules:
 
     def note_paths(self, file: Path, text: str) -> None:
         """The folders that a file puts on ``sys.path``, as far as they are written out."""
-        if "sys.path" not in text:
-            return
-        try:
-            tree = Source.from_bytes(text.encode(), file, str(file)).parse()
-        except UnreadableSource:
-            return
-        for home in (file.parent, self.root):
-            for folder in added_folders(tree, file, home):
-                if folder not in self.added and folder.is_dir():
-                    self.added.append(folder)
-                    self._found.clear()
+        added = self.memory.once(_added, text, file, self.root) if "sys.path" in text else ()
+        for folder in added:
+            if folder not in self.added and folder.is_dir():
+                self.added.append(folder)
+                self._found.clear()
 
-    @cached_property
+    @property
     def decorated(self) -> dict[str, list[Path]]:
         """The files in which something is decorated with a name, by each part of that name."""
-        found: dict[str, list[Path]] = {}
-        for file, text in list(self.words.items()):
-            for name in {part for one in _DECORATOR.findall(text) for part in one.split(".")}:
-                found.setdefault(name, []).append(file)
-        return found
+        return self.answer(_decorated)
 
     def _may_hold(self, folder: Path, parts: list[str]) -> bool:
         """Whether the first part of a name is there: most imports are of libraries."""
@@ -170,6 +194,48 @@ class Modules:
         """The file of a module, on disk or among the texts that are not there yet."""
         file = stem.with_name(f"{stem.name}.py") if stem.name else stem
         return file if file in self.texts else module_file(stem)
+
+
+def _compiles(raw: bytes, name: str) -> bool:
+    """By its table of symbols, half as dear as a tree of Python objects, which nobody needs."""
+    text: Any = raw  # with its coding line
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            symtable(text, name, "exec")
+    except Exception:  # whatever it is, it is said by the slower way
+        return False
+    return True
+
+
+def _read(raw: bytes, file: Path, path: str) -> Source | UnreadableSource:
+    try:
+        source = Source.from_bytes(raw, file, path)
+        source.parse()
+    except UnreadableSource as error:
+        return error.with_traceback(None)
+    return source
+
+
+def _added(text: str, file: Path, root: Path) -> tuple[Path, ...]:
+    try:
+        tree = Source.from_bytes(text.encode(), file, str(file)).parse()
+    except UnreadableSource:
+        return ()
+    homes = (file.parent, root)
+    return tuple(folder for home in homes for folder in added_folders(tree, file, home))
+
+
+def _decorated(modules: Modules) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for file, text in list(modules.words.items()):
+        for name in modules.memory.once(_decorators, text):
+            found.setdefault(name, []).append(file)
+    return found
+
+
+def _decorators(text: str) -> frozenset[str]:
+    return frozenset(part for one in _DECORATOR.findall(text) for part in one.split("."))
 
 
 def _is_library(file: Path, dotted: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ddpify.ranks import words
+from ddpify.ranks.memory import TextMemory
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 
 # A file that says none of these is not about several processes. Plain texts: looking for one is
@@ -149,12 +150,16 @@ class Interest:
     _called: dict[Module, re.Pattern[str] | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, texts: Iterable[str], more: Iterable[str] = ()) -> Interest:
+    def of(
+        cls, texts: Iterable[str], more: Iterable[str] = (), memory: TextMemory | None = None
+    ) -> Interest:
         """From the texts of all files that take part; ``more``: words that rules look for."""
         texts = [*texts]
+        memory = memory or TextMemory()
         mpi = any("from mpi4py import" in text or "import mpi4py" in text for text in texts)
         plain = mpi and not any(says(text, _TORCH) for text in texts)
-        objects = (*(_OBJECTS if plain else ()), *_meeting_properties(texts))
+        met = (name for text in texts for name in memory.once(_meeting_properties, text))
+        objects = (*(_OBJECTS if plain else ()), *met)
         wanted = tuple(dict.fromkeys((*_HOT, *_METHODS, *more, *objects)))
         calls: dict[str, set[str]] = {}
         hot: set[str] = set()
@@ -162,16 +167,11 @@ class Interest:
         opens = False
         for text in texts:
             opens = opens or "init_process_group(" in text
-            called = called_here(text)
-            said = tuple(filter(text.__contains__, wanted))  # few of them, of many functions
-            for name, chunk in _chunks(text):
-                communicates = called is not None and called.search(chunk) is not None
-                if communicates or says(chunk, said):
-                    hot.add(name)
-                    if communicates or _NARROW.search(chunk):
-                        talks.add(name)
-                else:
-                    calls.setdefault(name, set()).update(_CALLED.findall(chunk))
+            told = memory.once(_told, text, wanted)
+            hot |= told.hot
+            talks |= told.talks
+            for name, called in told.calls.items():
+                calls.setdefault(name, set()).update(called)
         return cls(_closed(hot - _COMMON, calls), talks - _COMMON, wanted, opens, mpi)
 
     def enters(self, info: FunctionDefinition) -> bool:
@@ -219,14 +219,36 @@ class Interest:
         return not self.talks.isdisjoint(info.called())
 
 
-def _meeting_properties(texts: Iterable[str]) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Told:
+    """What the text of one file says of its functions; ``calls``: of those that say nothing."""
+
+    hot: set[str]
+    talks: set[str]
+    calls: dict[str, set[str]]
+
+
+def _told(text: str, wanted: tuple[str, ...]) -> _Told:
+    told = _Told(set(), set(), {})
+    called = called_here(text)
+    said = tuple(filter(text.__contains__, wanted))  # few of them, of many functions
+    for name, chunk in _chunks(text):
+        communicates = called is not None and called.search(chunk) is not None
+        if communicates or says(chunk, said):
+            told.hot.add(name)
+            if communicates or _NARROW.search(chunk):
+                told.talks.add(name)
+        else:
+            told.calls.setdefault(name, set()).update(_CALLED.findall(chunk))
+    return told
+
+
+def _meeting_properties(text: str) -> tuple[str, ...]:
     """How a property is read in which ranks meet."""
-    for text in texts:
-        known = set(_PROPERTY.findall(text)) if "property" in text else set()
-        if known and _MEETS.search(text):
-            yield from (
-                f".{n}" for n, chunk in _chunks(text) if n in known and _MEETS.search(chunk)
-            )
+    known = set(_PROPERTY.findall(text)) if "property" in text else set()
+    if not known or not _MEETS.search(text):
+        return ()
+    return tuple(f".{n}" for n, chunk in _chunks(text) if n in known and _MEETS.search(chunk))
 
 
 def draws(info: FunctionDefinition, depth: int = 3) -> bool:

@@ -26,13 +26,13 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
 from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import RankReader
+from ddpify.ranks.memory import TextMemory
 from ddpify.ranks.model import ALL, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.opened import asked_library, opens
 from ddpify.ranks.run import Run, is_test
 from ddpify.ranks.single import drives, is_idle, is_tested, one_process
 from ddpify.ranks.values import constant, of
-from ddpify.steps import StepListener, untold
 
 # The largest of ten well-known repositories takes 75,000 for all its runs, 6,000 for one.
 MAX_STATEMENTS, PROJECT_STATEMENTS, FEW_STATEMENTS = 12_000, 200_000, 1_000
@@ -77,22 +77,20 @@ class Reading:
         texts: Mapping[Path, bytes] | None = None,
         assume_distributed: bool = False,
         words: Sequence[str] = (),
+        memory: TextMemory | None = None,
     ) -> Reading:
         """Read ``files`` and what they import; nothing is parsed yet. ``words``: see Interest."""
-        project = DistributedProject.of(root, files, texts or {})
+        project = DistributedProject.of(root, files, texts or {}, memory)
         if assume_distributed:
             project.concerned = sorted(project.texts)
         told = project.texts if project.concerned else {}
-        return cls(project, Interest.of(told.values(), words), assume_distributed)
+        interest = Interest.of(told.values(), words, memory)
+        return cls(project, interest, assume_distributed)
 
-    def scripts(self, step: StepListener = untold) -> Iterator[Run]:
+    def scripts(self) -> Iterator[Run]:
         """One run for each script."""
-        files = self.project.scripts()
-        for number, file in enumerate(files):
-            step(f"Reading as two ranks run it: {file.name}", number, len(files))
-            run = self.script(file)
-            if run is not None:
-                yield run
+        found = map(self.script, self.project.scripts())
+        return (run for run in found if run is not None)
 
     def script(self, file: Path) -> Run | None:
         """The run of one script; None if it cannot be read."""
@@ -112,12 +110,9 @@ class Reading:
         todo.sort(key=lambda info: (_SPAWN not in info.text, info.name in called))
         return {info.place: info for info in todo}
 
-    def functions(self, step: StepListener = untold) -> Iterator[Run]:
+    def functions(self) -> Iterator[Run]:
         """One run for each function that no run has entered."""
-        for number, (place, info) in enumerate(self.starts.items()):
-            if place not in self.entered:
-                step(f"Reading as two ranks run it: {info.name}()", number, len(self.starts))
-                yield self.function(place)
+        return (self.function(place) for place in self.starts if place not in self.entered)
 
     def function(self, place: Place) -> Run:
         """The run that starts there."""

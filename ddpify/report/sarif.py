@@ -5,12 +5,10 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 
 from __future__ import annotations
 
-import difflib
-import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,10 +18,10 @@ from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.plan import Change
 from ddpify.report.fingerprints import fingerprints
+from ddpify.report.replacements import replacements
 from ddpify.report.rule import page
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.site import Site, Span
-from ddpify.source import Source, UnreadableSource
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -60,15 +58,20 @@ def _driver(rules: Sequence[Rule]) -> dict[str, Any]:
     }
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def help_uri(rule: Rule) -> str:
+    """The page on which a rule rests."""
     url = re.search(r"https?://[^\s,;)\"'>]+", rule.source)
+    return url.group().rstrip(".") if url else _DOCUMENTATION
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.id,
         "name": "".join(part.capitalize() for part in rule.name.split("-")),
         "shortDescription": {"text": rule.name.replace("-", " ")},
         "fullDescription": {"text": rule.why},
         "help": {"text": f"{rule.why}\n\nSource: {rule.source}", "markdown": page(rule)},
-        "helpUri": url.group().rstrip(".") if url else _DOCUMENTATION,
+        "helpUri": help_uri(rule),
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"tags": ["distributed-training"]},
     }
@@ -135,39 +138,11 @@ def _fix(found: Finding, changes: Sequence[Change]) -> dict[str, Any]:
         "artifactChanges": [
             {
                 "artifactLocation": _artifact(change.path),
-                "replacements": list(_replacements(change)),
+                "replacements": [
+                    {"deletedRegion": _region(span), "insertedContent": {"text": text}}
+                    for span, text in replacements(change)
+                ],
             }
             for change in changes
         ],
     }
-
-
-def _replacements(change: Change) -> Iterator[dict[str, Any]]:
-    """Whole lines for whole lines."""
-    old, new = (list(io.StringIO(_text(raw), newline="")) for raw in (change.before, change.after))
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for tag, first, last, begin, end in matcher.get_opcodes():
-        if tag != "equal":
-            yield {
-                "deletedRegion": _region(_lines(old, first, last)),
-                "insertedContent": {"text": "".join(new[begin:end])},
-            }
-
-
-def _lines(lines: Sequence[str], first: int, last: int) -> Span:
-    """From the beginning of one line to that of another, or to the end of the file."""
-    start, end = (_start(lines, number) for number in (first, last))
-    return Span(*start, *end)
-
-
-def _start(lines: Sequence[str], number: int) -> tuple[int, int]:
-    if number < len(lines) or not lines or lines[-1].endswith(("\n", "\r")):
-        return number + 1, 0
-    return len(lines), len(lines[-1])
-
-
-def _text(raw: bytes | None) -> str:
-    try:
-        return Source.from_bytes(raw or b"", Path(), "").text
-    except UnreadableSource:
-        return Source.plain(raw or b"", Path(), "").text

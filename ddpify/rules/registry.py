@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 from typing import Final
 
 import ddpify.rules as package
@@ -17,6 +18,7 @@ OF_SHARES: Final = frozenset(
 )
 
 
+@cache
 def all_rules() -> tuple[Rule, ...]:
     """The RULE of every module named ``ddpNNN_…`` in a family's folder."""
     found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")

@@ -20,6 +20,7 @@ import ddpify.lint
 from ddpify import cli
 from ddpify.checking import judge
 from ddpify.checking.model import Named
+from ddpify.judging import LintMemory
 from ddpify.lint import Linted
 from ddpify.programs import Program
 from ddpify.rules.base import Edit, Finding, How, Severity
@@ -60,6 +61,7 @@ class Linter:
         wants: Callable[[str], bool] = lambda code: True,
         launchers: Sequence[Path] = (),
         step: StepListener = untold,
+        memory: LintMemory | None = None,
     ) -> Linted:
         """As ``lint``."""
         names = tuple(file.relative_to(root).as_posix() for file in files)

@@ -31,15 +31,19 @@ class ClassField:
 
 def fields_of(method: FunctionDefinition) -> list[ClassField]:
     """The attributes of its own object that a method reads or sets."""
-    nodes = list(ast.walk(method.node))
-    values = {t: one.value for one in nodes if isinstance(one, ast.Assign) for t in one.targets}
+    site = method.module.site
     return [
-        ClassField(
-            name, method.module.site(node), isinstance(node.ctx, ast.Store), values.get(node)
-        )
-        for node in nodes
-        if isinstance(node, ast.Attribute) and (name := own(node))
+        ClassField(own(node), site(node), isinstance(node.ctx, ast.Store), value)
+        for node, value in method.module.source.once(_attributes_of, method.node)
     ]
+
+
+def _attributes_of(method: ast.AST) -> list[tuple[ast.Attribute, ast.expr | None]]:
+    """The attributes of the object that a method names, each with what it is set to there."""
+    nodes = list(ast.walk(method))
+    values = {t: one.value for one in nodes if isinstance(one, ast.Assign) for t in one.targets}
+    named = (one for one in nodes if isinstance(one, ast.Attribute) and own(one))
+    return [(node, values.get(node)) for node in named]
 
 
 def dotted(node: ast.AST) -> str:
@@ -88,11 +92,16 @@ def read_in(cls: ClassDefinition, method: str, seen: frozenset[str] = frozenset(
     info = cls.method(method)
     if info is None or method in seen:
         return set()
-    nodes = [node for node in ast.walk(info.node) if isinstance(node, ast.Attribute)]
-    described = {node.value for node in nodes if node.attr in _DESCRIBES}
-    found = {own(node) for node in nodes if node not in described}
+    found = info.module.source.once(_read, info.node)
     below = (read_in(cls, name, seen | {method}) for name in found if cls.method(name))
-    return found.union(*below)
+    return {*found}.union(*below)
+
+
+def _read(method: ast.AST) -> frozenset[str]:
+    """The attributes of its own object whose values a method reads by itself."""
+    nodes = [node for node in ast.walk(method) if isinstance(node, ast.Attribute)]
+    described = {node.value for node in nodes if node.attr in _DESCRIBES}
+    return frozenset(own(node) for node in nodes if node not in described)
 
 
 def changed_later(cls: ClassDefinition) -> set[str]:
@@ -147,12 +156,21 @@ def holds_parameters(run: Run, cls: ClassDefinition, name: str, depth: int = 5) 
 def _appended(cls: ClassDefinition, name: str) -> Iterator[tuple[Module, ast.expr]]:
     """What a class and its bases append to ``self.name``."""
     for info in cls.mro():
-        for node in (n for method in info.methods.values() for n in ast.walk(method.node)):
-            func = node.func if isinstance(node, ast.Call) else None
-            if not isinstance(node, ast.Call) or not isinstance(func, ast.Attribute):
-                continue
-            if func.attr in ("append", "extend") and own(func.value) == name:
-                yield from ((info.module, value) for value in node.args)
+        for method in info.methods.values():
+            for grown, value in info.module.source.once(_growing, method.node):
+                if grown == name:
+                    yield info.module, value
+
+
+def _growing(method: ast.AST) -> list[tuple[str, ast.expr]]:
+    """The attributes of its own object to which a method appends, each with what it does."""
+    calls = (node for node in ast.walk(method) if isinstance(node, ast.Call))
+    return [
+        (own(call.func.value), value)
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend")
+        for value in call.args
+    ]
 
 
 def layers(run: Run, cls: ClassDefinition) -> set[str]:

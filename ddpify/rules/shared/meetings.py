@@ -288,8 +288,13 @@ def _asked(run: Run, write: RankCall, read: RankCall, path: RankValue) -> bool:
 
 def polls(call: RankCall) -> bool:
     """``while not os.path.exists(path):``, or a loop that looks, and sleeps or watches the time."""
-    loops = (node for node in ast.walk(scope(call)) if isinstance(node, ast.While))
-    return any(one is call.node for loop in loops for one in ast.walk(_watched(loop)))
+    return call.node in call.module.source.once(_waiting, scope(call))
+
+
+def _waiting(around: ast.AST) -> frozenset[ast.AST]:
+    """All that loops wait for."""
+    loops = (node for node in ast.walk(around) if isinstance(node, ast.While))
+    return frozenset(one for loop in loops for one in ast.walk(_watched(loop)))
 
 
 def _watched(loop: ast.While) -> ast.AST:

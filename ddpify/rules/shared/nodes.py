@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from ddpify.ranks.interest import says
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.origins import LOCAL_RANK
 from ddpify.ranks.run import Run
@@ -41,8 +42,10 @@ def _takes_local(call: RankCall) -> bool:
 def asks_for_node(call: RankCall) -> bool:
     """Whether what makes a call reads what tells the nodes apart; not to print it."""
     body = scope(call)
-    shown = [n for n in ast.walk(body) if isinstance(n, ast.Call) and _shows(n)]
     text = call.function.text if call.function is not None else call.module.source.text
+    if not says(text, NODE_VARIABLES):
+        return False
+    shown = [n for n in ast.walk(body) if isinstance(n, ast.Call) and _shows(n)]
     return any(
         text.count(name) > sum(call.module.text(one).count(name) for one in shown)
         for name in NODE_VARIABLES

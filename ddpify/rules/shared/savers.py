@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from functools import lru_cache
 from typing import Final
 
 from ddpify.ranks.imports import Modules
@@ -40,15 +39,18 @@ def written_states(run: Run, models_only: bool) -> Lies:
     about."""
     if run.project is None or "lightning" in run.frameworks:
         return Lies.GPU
-    found = _found(run.project, models_only)
+    found = run.project.answer(_of_models if models_only else _of_all)
     if Lies.GPU in found:
         return Lies.GPU
     return Lies.CPU if Lies.CPU in found else Lies.NOWHERE
 
 
-@lru_cache(maxsize=2)  # all programs of a project ask the same
-def _found(project: Modules, models_only: bool) -> frozenset[Lies]:
-    return frozenset(_in_project(project, models_only))
+def _of_models(project: Modules) -> frozenset[Lies]:
+    return frozenset(_in_project(project, True))
+
+
+def _of_all(project: Modules) -> frozenset[Lies]:
+    return frozenset(_in_project(project, False))
 
 
 def _in_project(project: Modules, models_only: bool) -> Iterator[Lies]:
@@ -69,12 +71,15 @@ def _in_module(states: _States, module: Module) -> Iterator[Lies]:
 
 def _calls(module: Module) -> Iterator[tuple[Scope, ast.Call]]:
     """The calls of a file, each with the function in which it stands."""
+    once = module.source.once
     inner: dict[ast.AST, FunctionDefinition] = {}
     for info in module.all_functions():  # those within come after those around them
-        inner.update((node, info) for node in ast.walk(info.node))
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call):
-            yield inner.get(node), node
+        inner.update((node, info) for node in once(_calls_in, info.node))
+    yield from ((inner.get(node), node) for node in once(_calls_in, module.tree))
+
+
+def _calls_in(around: ast.AST) -> list[ast.Call]:
+    return [node for node in ast.walk(around) if isinstance(node, ast.Call)]
 
 
 class _States:

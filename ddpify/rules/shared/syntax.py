@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.modules import Module, note_import
@@ -57,6 +58,7 @@ def scope(call: RankCall) -> ast.AST:
     return call.function.node if call.function is not None else call.module.tree
 
 
+@lru_cache(maxsize=64)  # of one function many calls are asked
 def parents(root: ast.AST) -> dict[ast.AST, ast.AST]:
     """Each node below ``root``, and what holds it."""
     return {child: node for node in ast.walk(root) for child in ast.iter_child_nodes(node)}
