@@ -150,6 +150,7 @@ OURS: dict[str, set[str]] = {
     # Verifying: what is watched, what was seen, what it means, how it is told.
     "verify": {"verify.options", "verify.recording"},
     "verify.which": set(),
+    "verify.occasion": {"verify.verdict"},
     "verify.options": {"verify.which"},
     "verify.evidence": {"rules.base", "verify.options", "verify.recording"},
     "verify.verdict": {"outcome", "verify.options", "verify.recording"},
@@ -201,7 +202,6 @@ THEIRS: dict[str, set[str]] = {
     "black": {"rewrite"},
     "click": {"cli", "commands", "report", "verify.report"},
     "jinja2": {"verify.report"},
-    "matplotlib": {"verify.report"},
     "numpy": {"verify"},
     "packaging": {"ranks.required"},
     "psutil": {"verify"},
