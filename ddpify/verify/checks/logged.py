@@ -29,14 +29,15 @@ def logged(c: Comparison) -> tuple[Logged, ...]:
 def _every(c: Comparison) -> Iterator[Logged]:
     for place, one, other in beside(c):
         names = _heading(place, one or other)
+        own = {line.series for line in (*one, *other)}  # keys and tags, which are names already
         ours, theirs = _columns(one), _columns(other)
         counters = {kind: at for kind, at in ours if _counts(ours[kind, at])}
         for key in dict.fromkeys((*ours, *theirs)):
             kind, at = key
             found = [_points(columns, key, counters.get(kind)) for columns in (ours, theirs)]
             if counters.get(kind) != at and max(map(len, found)) > 1 and _moves(found):
-                name = names[at] if at < len(names) else _name(kind, at)
-                yield Logged(name, place, *found)
+                words = kind.replace("/#", "") if kind in own else _name(kind, at)
+                yield Logged(names[at] if at < len(names) else words, place, *found)
 
 
 def _columns(lines: Sequence[ShownLine]) -> _Columns:
@@ -82,8 +83,6 @@ def _heading(place: str, lines: Sequence[ShownLine]) -> Sequence[str]:
 
 def _name(kind: str, at: int) -> str:
     """What stands before the number, or behind it."""
-    if "#" not in kind:
-        return kind
     parts = kind.split("#")
     before = parts[at].strip(" \t:=,;|([{/-")
     words = before.split()
