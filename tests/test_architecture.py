@@ -175,6 +175,7 @@ OURS: dict[str, set[str]] = {
     # Verifying: what is watched, what was seen, what it means, how it is told.
     "verify": {"verify.options", "verify.recording"},
     "verify.which": set(),
+    "verify.occasion": {"verify.verdict"},
     "verify.options": {"verify.which"},
     "verify.evidence": {"rules.base", "verify.options", "verify.recording"},
     "verify.verdict": {"outcome", "verify.options", "verify.recording"},
@@ -228,7 +229,6 @@ THEIRS: dict[str, set[str]] = {
     "click": {"cli", "commands", "report", "verify.report"},
     "jinja2": {"verify.report"},
     "mcp": {"assistants"},
-    "matplotlib": {"verify.report"},
     "numpy": {"verify"},
     "packaging": {"ranks.required"},
     "psutil": {"verify"},

@@ -166,7 +166,7 @@ def _verified(path: Path, flags: dict[str, object], settings: Settings) -> Verif
     given = {name: value for name, value in flags.items() if value is not None}
     script = _script(path, settings)
     options = Options.of(script, given)
-    if options.why_python in ("VIRTUAL_ENV", "CONDA_PREFIX") or "project" in options.why_python:
+    if options.elsewhere:
         _say(f"trains with {options.python} ({options.why_python})")
     try:
         verification = _run(options, settings)

@@ -55,6 +55,12 @@ class Options:
         return cls(**{**given, "script": script, "neutralise": noises})
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether it trains in another environment than ddpify's own, which nobody named."""
+        own = Path(self.python).parent.parent == Path(sys.prefix)
+        return not own and self.why_python != "--python"
+
+    @property
     def allowed(self) -> float:
         """The largest relative difference that counts as rounding."""
         return self.tolerance or TOLERANCES[self.dtype]

@@ -66,6 +66,9 @@ def load_run(out: Path, rank: int, *, stdout: str = "", stderr: str = "") -> Run
         ),
         steps=tuple(_step(line, signatures) for line in lines if line["k"] == "step"),
         events=_events(lines),
+        waits=_waits(lines),
+        began=begin.get("clock", 0.0),
+        ended=max((line["t"] for line in lines), default=0.0),
         loaders=tuple(_made(recording.LoaderRecord, one) for one in lines if one["k"] == "loader"),
         noise=_noise(lines),
         probe=_probe(_last(lines, "probe"), signatures),
@@ -180,6 +183,15 @@ def _event(line: _Line, left: set[int]) -> EventRecord:
     elif line["k"] == "collective":
         known["done"] = line["i"] in left
     return _made(_EVENTS[line["k"]], line, **known)
+
+
+def _waits(lines: list[_Line]) -> tuple[recording.WaitRecord, ...]:
+    left = {line["of"]: line["t"] for line in lines if line["k"] == "leave"}
+    return tuple(
+        recording.WaitRecord(line["name"], line["site"], line["t"], left.get(line["i"]))
+        for line in lines
+        if line["k"] in ("collective", "implicit")
+    )
 
 
 def _noise(lines: list[_Line]) -> recording.NoiseRecord:

@@ -126,6 +126,19 @@ class CollectiveRecord(EventRecord):
 
 
 @dataclass(frozen=True)
+class WaitRecord:
+    """A collective, also of a wrapper's own: entered and left, in seconds since the run began.
+
+    ``until`` None: it was still in it when the record ends.
+    """
+
+    name: str
+    site: str
+    since: float
+    until: float | None
+
+
+@dataclass(frozen=True)
 class FileChange(EventRecord):
     """A path, relative to the project's copy, that was written, made, renamed or removed."""
 
@@ -223,6 +236,9 @@ class RunRecord:
     optimizers: tuple[Optimizer, ...] = ()
     steps: tuple[StepRecord, ...] = ()
     events: tuple[EventRecord, ...] = ()
+    waits: tuple[WaitRecord, ...] = ()
+    began: float = 0.0  # on a clock that all processes of the machine share
+    ended: float = 0.0  # seconds since: the last that was recorded
     loaders: tuple[LoaderRecord, ...] = ()
     noise: NoiseRecord = field(default_factory=NoiseRecord)
     probe: ProbeRecord | None = None

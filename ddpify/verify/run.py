@@ -19,11 +19,14 @@ from ddpify.project import project_root
 from ddpify.settings import Settings
 from ddpify.verify.causes import diagnose
 from ddpify.verify.checks import run_checks
+from ddpify.verify.checks.comparison import Comparison
 from ddpify.verify.checks.endings import endings
+from ddpify.verify.checks.logged import logged
 from ddpify.verify.checks.passes import passes
 from ddpify.verify.gathering import gather
 from ddpify.verify.interpreter import Interpreter, InterpreterError, examined
 from ddpify.verify.launch import ProcessLaunch, run_ranks, run_single
+from ddpify.verify.occasion import occasion
 from ddpify.verify.options import NOISES, Options
 from ddpify.verify.pairing import CannotCompare, Pair, pair
 from ddpify.verify.processes import interruptible
@@ -210,6 +213,8 @@ class Bench:
             migration=self.pair.migration,
             kept=str(self.workspace) if self.options.keep else "",
             stopped=endings(distributed),
+            logged=logged(Comparison(evidence)),
+            occasion=occasion(self.options.script),
         )
 
     def _setup(self, factor: int, trainer: str) -> tuple[str, ...]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 from ddpify.outcome import Outcome
 from ddpify.verify.options import NOISES, Options
 from ddpify.verify.recording import Job
+
+Points: TypeAlias = tuple[tuple[float, float], ...]  # (step or epoch or line, value)
 
 
 class Verdict(Enum):
@@ -50,6 +53,29 @@ class Ending:
 
 
 @dataclass(frozen=True)
+class Logged:
+    """A number that was printed or logged again and again: the one process' and rank 0's.
+
+    ``place`` is where: "stdout", a file, "TensorBoard, runs".
+    """
+
+    name: str
+    place: str
+    reference: Points
+    distributed: Points
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """When and where it was run, and of what: ``commit`` "" outside of git."""
+
+    date: str = ""
+    host: str = ""
+    system: str = ""
+    commit: str = ""
+
+
+@dataclass(frozen=True)
 class Cause:
     """A likely cause, in the words of ``check``'s rules; the likeliest stands first.
 
@@ -82,6 +108,8 @@ class Verification:
     migration: Outcome | None = None
     kept: str = ""  # the folder with both copies, with --keep
     stopped: tuple[Ending, ...] = ()  # of the ranks, where they did not come to their end
+    logged: tuple[Logged, ...] = ()
+    occasion: Occasion = Occasion()
 
     @property
     def passed(self) -> bool:

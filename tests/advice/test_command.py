@@ -15,7 +15,7 @@ from tests.projects import put
 
 NO_TORCH = """
 import sys
-for name in ("torch", "numpy", "jinja2", "rich", "psutil", "matplotlib"):
+for name in ("torch", "numpy", "jinja2", "rich", "psutil"):
     sys.modules[name] = None
 from ddpify.cli import main
 sys.exit(main(sys.argv[1:]))

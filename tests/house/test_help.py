@@ -9,7 +9,7 @@ import pytest
 
 import ddpify
 
-HEAVY = ("black", "jinja2", "libcst", "matplotlib", "mcp", "numpy", "rich", "torch", "tree_sitter")
+HEAVY = ("black", "jinja2", "libcst", "mcp", "numpy", "pygls", "rich", "torch", "tree_sitter")
 PROGRAM = f"""
 import sys
 from ddpify.cli import main

@@ -66,7 +66,7 @@ def test_the_wheel_holds_every_module(installed: Installed) -> None:
     held = {name for name in names if ".dist-info/" not in name}
     data = {
         "ddpify/py.typed",
-        *(f"ddpify/verify/report/{name}.jinja" for name in ("page.html", "style.css")),
+        *(f"ddpify/verify/report/{name}.jinja" for name in ("page.html", "page.js", "style.css")),
         *(f"ddpify/schemas/{name}.schema.json" for name in set(schemas.FILES.values())),
     }
     assert held == expected | data

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from ddpify.verify.checks.endings import endings
 from ddpify.verify.options import Options
-from ddpify.verify.recording import Job, RunRecord, StepRecord
-from ddpify.verify.verdict import Cause, Check, Verdict, Verification
+from ddpify.verify.recording import Job, RunRecord, StepRecord, WaitRecord
+from ddpify.verify.verdict import Cause, Check, Logged, Occasion, Verdict, Verification
 from tests.verify.trainer import NAMES, Spoiled, job
 
 __all__ = ["NAMES", "Spoiled", "job"]
@@ -43,6 +44,10 @@ SETUP = (
 )
 
 
+ACCURACY = tuple((float(epoch), 0.5 + 0.1 * epoch) for epoch in range(4))
+LOGGED = (Logged("accuracy", "log.csv", ACCURACY, ACCURACY),)
+
+
 def options(world: int = 2) -> Options:
     return Options(Path("train.py"), ("--epochs", "4", "--batch-size", "16"), nproc=world)
 
@@ -50,7 +55,14 @@ def options(world: int = 2) -> Options:
 def passing(world: int = 2, steps: int = 48) -> Verification:
     """Rightly migrated."""
     return Verification(
-        options(world), "the working tree", job(1, steps), job(world, steps), SETUP, CHECKS
+        options(world),
+        "the working tree",
+        job(1, steps),
+        job(world, steps),
+        SETUP,
+        CHECKS,
+        logged=LOGGED,
+        occasion=Occasion("2026-01-02 03:04 +0000", "box", "Linux x86_64", "abc1234"),
     )
 
 
@@ -126,6 +138,7 @@ def hung(world: int = 2) -> Verification:
             exit_code=None,
             stack=stack,
             waiting="all_reduce at train.py:67" if run.rank == 0 else "",
+            waits=(*run.waits, WaitRecord("all_reduce", "train.py:67", 0.6, None))[run.rank :],
         )
         for run in many.runs
     )
@@ -133,9 +146,8 @@ def hung(world: int = 2) -> Verification:
         CHECKS,
         finished=(Verdict.FAIL, "no progress for 300 s", ("rank 0 waits in all_reduce",)),
     )
-    return replace(
-        passing(world), distributed=replace(many, runs=runs, hung=True, returncode=1), checks=checks
-    )
+    stopped = replace(many, runs=runs, hung=True, returncode=1)
+    return replace(passing(world), distributed=stopped, checks=checks, stopped=endings(stopped))
 
 
 def changed_job(one: Job, step: Callable[[StepRecord], StepRecord]) -> Job:

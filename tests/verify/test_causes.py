@@ -96,6 +96,8 @@ def _finding(rule: str, line: int) -> Finding:
         ((_finding("DDP801", 30),), "DDP801"),
         ((_finding("DDP801", 9), _finding("DDP803", 30)), "DDP803"),  # the place that was measured
         ((_finding("DDP801", 9), _finding("DDP404", 8)), "DDP404"),
+        ((_finding("DDP808", 30),), "DDP808"),  # any of collectives, at that place
+        ((_finding("DDP808", 3),), "DDP404"),  # and not elsewhere
     ],
 )
 def test_a_cause_has_the_name_that_check_has_for_it(found: tuple[Finding, ...], rule: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as xml
@@ -16,6 +17,7 @@ from ddpify.verify.options import Options
 from ddpify.verify.verdict import Verdict, Verification
 from tests.verify import samples
 from tests.verify.hazards.base import ORIGINAL, put
+from tests.verify.test_which import environment
 
 Said = pytest.CaptureFixture[str]
 UNDECIDED = replace(samples.CHECKS[2], verdict=Verdict.UNDECIDED, noises=("dropout",))
@@ -50,6 +52,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("run_ranks", "run_single"):
         monkeypatch.setattr(f"ddpify.verify.run.{name}", run)
+    monkeypatch.setattr("ddpify.verify.run.examined", lambda _: nullcontext())
 
 
 def failed(arguments: list[str], capsys: Said) -> str:
@@ -95,6 +98,18 @@ def test_a_folder_stands_for_its_script(script: Path, asked: list[Options], caps
     Path("other.py").write_text(ORIGINAL)
     said = failed(["verify", "."], capsys)
     assert said == "ddpify: .: verify runs one script; name one of other.py, train.py\n"
+
+
+def test_the_project_s_python_is_named_before_it_trains(
+    script: Path, asked: list[Options], capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    python = environment(script.resolve().parent / ".venv") / "bin/python"
+    cli.main(["verify", "train.py"])
+    assert capsys.readouterr().err == f"ddpify: trains with {python} (.venv of the project)\n"
+    cli.main(["verify", "train.py", f"--python={python}"])
+    assert capsys.readouterr().err == ""
+    assert [one.python for one in asked] == [str(python)] * 2
 
 
 def test_a_notebook_is_named_as_it_was_given(script: Path, capsys: Said) -> None:
@@ -195,7 +210,9 @@ def test_a_batch_size_that_does_not_divide_is_said_before_anything_runs(
     )
 
 
-@pytest.mark.parametrize("command", ["verify", "plan --measure"])
+@pytest.mark.parametrize(
+    "command", ["verify", pytest.param("plan --measure", marks=pytest.mark.thorough)]
+)
 def test_on_windows_there_is_one_sentence(command: str, script: Path) -> None:
     program = (
         "import sys; sys.modules['fcntl'] = None\n"

@@ -90,8 +90,18 @@ def test_why_the_ranks_ended_is_said_first_and_last() -> None:
     first_check = next(n for n, line in enumerate(shown) if line.startswith("pass"))
     assert shown.index(reason) < first_check
     assert shown[-2:] == ["NOT the same: the ranks end early.", f"  {reason}"]
+    shown = markdown.render(replace(samples.failing(), stopped=stopped)).splitlines()
+    assert f"- **{markdown.escaped(reason)}**" in shown[:6]
     hung = samples.hung()
     assert words.verdict(replace(hung, stopped=stopped)) == "NOT the same: the ranks hang."
+
+
+def test_the_comment_has_the_command_that_decides() -> None:
+    undecided = replace(samples.CHECKS[2], verdict=Verdict.UNDECIDED, noises=("dropout",))
+    command = ("ddpify", "verify", "train.py", "--", "--epochs", "2")
+    options = replace(samples.options(), command=command)
+    shown = markdown.render(replace(samples.passing(), checks=(undecided,), options=options))
+    assert "`ddpify verify train.py --neutralise=dropout -- --epochs 2`" in shown
 
 
 def test_what_holds_for_several_checks_is_said_once() -> None:

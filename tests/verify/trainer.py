@@ -24,6 +24,7 @@ from ddpify.verify.recording import (
     RunRecord,
     StepRecord,
     StepTaken,
+    WaitRecord,
 )
 
 Array = NDArray[np.float64]
@@ -154,6 +155,9 @@ class Trainer:
             optimizers=optimizers,
             steps=tuple(self.steps),
             events=tuple(self.events),
+            waits=self._waits(),
+            began=1000 + 0.1 * self.rank,
+            ended=0.5 + 0.02 * len(self.steps),
             loaders=(
                 LoaderRecord(
                     0, "TensorDataset", "DistributedSampler", SAMPLES, BATCH // self.world
@@ -163,6 +167,11 @@ class Trainer:
             wrapped=NAMES,
             stdout="".join(f"{line}\n" for line in lines[11::12]) if prints else "",
         )
+
+    def _waits(self) -> tuple[WaitRecord, ...]:
+        """Of each collective; the last one of a rank is left as the others are."""
+        calls = (event for event in self.events if isinstance(event, CollectiveRecord))
+        return tuple(WaitRecord(c.name, c.site, c.seconds, c.seconds + 0.005) for c in calls)
 
 
 def digest(values: Array) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
 
-from ddpify.rules.base import Rule
+from ddpify.rules.base import Finding, Rule
 from ddpify.rules.registry import all_rules
 from ddpify.verify.checks.comparison import Comparison
 from ddpify.verify.verdict import Cause, Check, Verdict
@@ -28,6 +29,9 @@ ALSO: Final = {
     "DDP702": ("DDP951", "DDP955"),
     "DDP703": ("DDP704", "DDP803"),
 }
+# Ranks part: whatever ``check`` says of the collective at the place that was measured is its name.
+_PARTING: Final = ("DDP304", "DDP404", "DDP703")
+_OF_COLLECTIVES: Final = "DDP8"
 
 
 @dataclass(frozen=True)
@@ -42,25 +46,33 @@ class Case:
 
     def found(self, rule: str) -> bool:
         """Whether ``check`` itself finds this rule broken in the distributed program."""
-        return bool(self._of(rule))
+        return bool(self._of((rule, *ALSO.get(rule, ()))))
 
     def cause(self, rule: str, evidence: str) -> Cause:
         """Of what was measured, under the name that ``check`` has for it."""
-        sites = self._of(rule)
-        rule = self._named(rule, evidence)
+        codes = self._codes(rule, evidence)
+        sites = self._of(codes)
+        rule = self._named(codes, evidence)
         known = self._rules[rule]
         title = known.name.replace("-", " ").capitalize()
         return Cause(rule, title, known.why, evidence, sites)
 
-    def _named(self, rule: str, evidence: str) -> str:
-        """A finding at a place that the evidence names comes first."""
+    def _codes(self, rule: str, evidence: str) -> tuple[str, ...]:
+        """What ``check`` may call it, the name of what was measured first."""
         codes = (rule, *ALSO.get(rule, ()))
-        found = [one for one in self.c.evidence.findings if one.rule in codes]
-        placed = [one for one in found if f"{one.site.path}:{one.site.span.line}" in evidence]
-        return min((one.rule for one in placed or found), key=codes.index, default=rule)
+        if rule not in _PARTING:
+            return codes
+        there = (one.rule for one in self.c.evidence.findings if _is_at(one, evidence))
+        more = (code for code in there if code.startswith(_OF_COLLECTIVES))
+        return tuple(dict.fromkeys((*codes, *more)))
 
-    def _of(self, rule: str) -> tuple[str, ...]:
-        codes = (rule, *ALSO.get(rule, ()))
+    def _named(self, codes: tuple[str, ...], evidence: str) -> str:
+        """A finding at a place that the evidence names comes first."""
+        found = [one for one in self.c.evidence.findings if one.rule in codes]
+        placed = [one for one in found if _is_at(one, evidence)]
+        return min((one.rule for one in placed or found), key=codes.index, default=codes[0])
+
+    def _of(self, codes: tuple[str, ...]) -> tuple[str, ...]:
         places = (
             f"{one.site.path}:{one.site.span.line}: {one.message}"
             for one in self.c.evidence.findings
@@ -75,6 +87,10 @@ class Case:
     @cached_property
     def _rules(self) -> dict[str, Rule]:
         return {rule.id: rule for rule in all_rules()}
+
+
+def _is_at(one: Finding, evidence: str) -> bool:
+    return re.search(rf"{re.escape(one.site.path)}:{one.site.span.line}\b", evidence) is not None
 
 
 # Yields what it recognises, the likeliest first, and nothing where it recognises nothing.

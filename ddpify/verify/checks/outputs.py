@@ -54,7 +54,7 @@ def compare_output(c: Comparison) -> Compared:
     same = _same_sizes(c)
     counted: list[ShownLine] = []
     wrong: list[tuple[str, Difference]] = []
-    for place, one, other in _beside(c):
+    for place, one, other in beside(c):
         counted += one
         wrong += ((place, each) for each in differences(one, other, c.tolerance, same))
     numbers = sum(len(line.numbers) for line in counted)
@@ -67,7 +67,7 @@ def shown(run: RunRecord, stream: str) -> Iterator[str]:
     return _own(getattr(run, stream).splitlines(), _WARNING, _TORCH_LOG)
 
 
-def _beside(c: Comparison) -> Iterator[tuple[str, tuple[ShownLine, ...], tuple[ShownLine, ...]]]:
+def beside(c: Comparison) -> Iterator[tuple[str, tuple[ShownLine, ...], tuple[ShownLine, ...]]]:
     one, many = c.evidence.reference.folder, c.evidence.distributed.folder
     ignore = c.evidence.options.ignore_output
     for stream in STREAMS:

@@ -36,7 +36,7 @@ class Recorder:
         self.steps = 0
         self.loss: float | None = None  # the latest
         self.spent = 0.0  # seconds that observing itself took, of the thread that trains
-        self._began = time.perf_counter()
+        self.began = time.perf_counter()  # all processes of a machine share this clock
         self._process = os.getpid()
         self._numbers = 0
         self._events = 0
@@ -63,7 +63,7 @@ class Recorder:
 
     @property
     def elapsed(self) -> float:
-        return time.perf_counter() - self._began
+        return time.perf_counter() - self.began
 
     def now(self) -> float:
         """Seconds since the run began, without what observing took."""

@@ -45,7 +45,8 @@ class Session:
 
     def start(self) -> None:
         world_size = int(os.environ.get("WORLD_SIZE", "1"))
-        self._recorder.note("begin", rank=self._recorder.rank, world_size=world_size)
+        about = {"rank": self._recorder.rank, "world_size": world_size}
+        self._recorder.note("begin", clock=self._recorder.began, **about)
         self._recorder.answer_stack_requests()
         streams.begin(self._recorder.rank)
         if self._options.probe:

@@ -19,6 +19,7 @@ from ddpify.verify.checks.pairs import Worst
 from ddpify.verify.recording import RunRecord
 from ddpify.verify.report import charts, series, tables, words
 from ddpify.verify.report.svg import MANY
+from ddpify.verify.report.timeline import timeline
 from ddpify.verify.verdict import Verdict, Verification
 
 _WORDS: Final = {
@@ -115,6 +116,11 @@ def _context(verification: Verification) -> dict[str, object]:
         "speeds": _speeds(verification),
         "speed_checks": [c for c in verification.checks if c.name == "speed"],
         "stopped": tuple(_stopped(verification)),
+        "reasons": words.reasons(verification),
+        "again": words.again(verification),
+        "to_decide": words.to_decide(verification),
+        "timeline": timeline(verification.distributed),
+        "occasion": verification.occasion,
         "outputs": tuple(_outputs(verification)),
         "changes": _changes(verification),
         "status": words.status,

@@ -26,6 +26,10 @@ def render(verification: Verification) -> str:
     """The whole comment."""
     lines = [f"## {_HEADS[words.settled(verification)]} {escaped(words.verdict(verification))}", ""]
     lines.append(" ".join(filter(None, (_compared(verification), words.limits(verification)))))
+    lines += [""] if verification.stopped else []
+    lines += [f"- **{escaped(reason)}**" for reason in words.reasons(verification)]
+    if again := words.again(verification):
+        lines += ["", f"{escaped(words.to_decide(verification))}: {code(again)}"]
     lines += ["", "| | Check | Measured |", "|---|---|---|"]
     lines += [_row(check) for check in verification.checks]
     for number, cause in enumerate(verification.causes):

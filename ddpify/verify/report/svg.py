@@ -1,51 +1,40 @@
-"""Lines drawn as SVG for the page: its colours are the page's, its text the page's font."""
+"""Lines drawn as SVG for the page: its colours and its font are the page's.
+
+The plot is an ``<svg>`` of its own within the picture: to zoom, its script changes what that
+shows. All that a script needs to know stands in ``data-`` attributes; without one it is a picture.
+"""
 
 from __future__ import annotations
 
-import io
-import re
-from contextlib import AbstractContextManager
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Final
 
 import numpy as np
-from matplotlib import rc_context, style
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from ddpify.verify.report.axes import Axis, drawable, linear, logarithmic, steps
 from ddpify.verify.report.series import Series, smooth, thin
 
-# Small beside its text: on a phone it is as wide as it is drawn, on a laptop half as wide again.
-SIZE: Final = (4.9, 2.75)  # inches
-# Colours that nothing else has; in the page they become these variables of its style sheet.
-_COLORS: Final = {
-    "reference": "#0a0b01",
-    "mean": "#0a0b02",
-    "rank": "#0a0b03",
-    "level": "#0a0b04",
-    "bad": "#0a0b05",
-    "axis": "#0a0b06",
-    "grid": "#0a0b07",
-}
-# The reference lies under what is compared with it, so broad that it is seen even there.
-_WIDTHS: Final = {
-    "reference": 4.0,
-    "rank": 0.8,
-    "mean": 1.5,
-}
+# On a phone it is as wide as it is drawn, on a laptop half as wide again.
+WIDTH, HEIGHT = 360, 204
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 8, 32
+ACROSS: Final = WIDTH - _LEFT - _RIGHT
+DOWN: Final = HEIGHT - _TOP - _BOTTOM
 MANY = 600  # points above which a curve is reduced
 _FEW = 30  # points up to which each is marked: a single one is no line
+_MOST_BAD = 40  # marks of what is not finite
 
 
 @dataclass(frozen=True)
 class ChartLine:
-    """``kind`` is "reference", "mean" or "rank"."""
+    """``kind`` is "reference", "mean" or "rank", ``label`` what it is where numbers are told."""
 
     kind: str
     series: Series
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,156 +48,111 @@ class Plot:
     lines: tuple[ChartLine, ...]
     log: bool = False
     level: float | None = None
+    xlabel: str = "optimizer step"
 
 
 def draw(plot: Plot) -> str:
     """An ``<svg>`` element without fixed size, whose ids start with the plot's name."""
-    with style.context("default"), _settings():
-        figure = Figure(figsize=SIZE, layout="constrained")
-        axes = figure.add_subplot()
-        floor = _floor(plot) if plot.log else None
-        for number, line in enumerate(plot.lines):
-            _draw_line(axes, line, f"{line.kind}-{number}", floor)
-        _scale(axes, plot, floor)
-        _decorate(axes, plot)
-        stream = io.StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(stream, format="svg", metadata=nothing, transparent=True)
-    return _embeddable(stream.getvalue(), plot)
+    every = np.concatenate([line.series.values for line in plot.lines])
+    limits = every if plot.level is None else np.append(every, plot.level)
+    across = steps(np.concatenate([line.series.steps for line in plot.lines]).astype(np.float64))
+    up = logarithmic(limits) if plot.log else linear(limits)
+    return "\n".join(_parts(plot, across, up))
 
 
-def _settings() -> AbstractContextManager[None]:
-    """Text stays text, and nothing in it is a formula; the ids are the same each time."""
-    return rc_context(
-        {
-            "svg.fonttype": "none",
-            "svg.hashsalt": "ddpify",
-            "text.parse_math": False,
-            "font.size": 8.8,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.linewidth": 0.6,
-        }
+def _parts(plot: Plot, across: Axis, up: Axis) -> Iterator[str]:
+    name = plot.name
+    about = {"x": [across.low, across.high], "y": [up.low, up.high], "log": plot.log}
+    known = {**about, "zero": up.zero, "lines": list(_told(plot)), "step": plot.xlabel}
+    data = escape(json.dumps(known, separators=(",", ":")), quote=True)
+    yield (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0"'
+        f' aria-labelledby="{name}-title {name}-desc" data-chart="{data}">'
     )
-
-
-def _draw_line(axes: Axes, line: ChartLine, name: str, floor: float | None) -> None:
-    series = line.series if line.series.steps.size <= MANY else _fewer(line, floor)
-    finite = _drawable(series.values)
-    values = np.where(finite, series.values, np.nan)
-    if floor is not None:
-        values = np.where(finite & (values < floor), floor, values)
-    width = _WIDTHS[line.kind]
-    drawn = axes.plot(
-        series.steps,
-        values,
-        color=_COLORS[line.kind],
-        linewidth=width,
-        marker="o" if finite.sum() <= _FEW else "",
-        markersize=1.6 + 0.7 * width,
-        solid_joinstyle="round",
-        zorder=3 if line.kind != "reference" else 2,
+    yield f'<title id="{name}-title">{escape(plot.title)}</title>'
+    yield f'<desc id="{name}-desc">{escape(plot.description)}</desc>'
+    yield from _axes(plot, across, up)
+    yield (
+        f'<svg class="plot" x="{_LEFT}" y="{_TOP}" width="{ACROSS}" height="{DOWN}"'
+        f' viewBox="0 0 {ACROSS} {DOWN}" preserveAspectRatio="none">'
     )
-    drawn[0].set_gid(name)
-    _mark_bad(axes, line.series.steps[~_drawable(line.series.values)], name)
-
-
-def _fewer(line: ChartLine, floor: float | None) -> Series:
-    """Of many steps: the course of what is compared, the reach of what is around it."""
-    return thin(line.series) if line.kind == "rank" or floor is not None else smooth(line.series)
-
-
-def _drawable(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Finite, and so far from the largest number that an axis can be computed."""
-    drawable: NDArray[np.bool_] = np.abs(values) < 1e200
-    return drawable
-
-
-def _mark_bad(axes: Axes, steps: NDArray[np.int64], name: str) -> None:
-    """Mark what is not a number at the upper edge."""
-    if not len(steps):
-        return
-    shown = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), 40)).astype(int))]
-    height = np.full(len(shown), 0.97)
-    marks = axes.plot(
-        shown,
-        height,
-        "x",
-        color=_COLORS["bad"],
-        markersize=4,
-        transform=axes.get_xaxis_transform(),
-        clip_on=False,
-        zorder=5,
-    )
-    marks[0].set_gid(f"bad-{name}")
-
-
-def _floor(plot: Plot) -> float:
-    """Where zeros are drawn: a decade below everything."""
-    smallest = np.min(_positive(plot), initial=np.inf)
-    return float(10.0 ** (np.floor(np.log10(smallest)) - 1)) if np.isfinite(smallest) else 1e-17
-
-
-def _positive(plot: Plot) -> NDArray[np.float64]:
-    every = [line.series.values for line in plot.lines]
-    values = np.concatenate([*every, [plot.level or 0.0]])
-    positive: NDArray[np.float64] = values[_drawable(values) & (values > 0)]
-    return positive
-
-
-def _scale(axes: Axes, plot: Plot, floor: float | None) -> None:
-    if floor is None:
-        axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.5g}"))
-        return
-    highest = float(np.max(_positive(plot), initial=floor * 10))
-    has_zero = any(np.any(line.series.values == 0) for line in plot.lines)
-    lowest = floor * 0.6 if has_zero else floor * 3
-    axes.set_yscale("log")
-    axes.set_ylim(lowest, max(highest * 4, lowest * 100))
-    axes.yaxis.set_major_locator(LogLocator(numticks=6))
-    axes.yaxis.set_minor_locator(NullLocator())
-    zero = floor * 1.001 if has_zero else 0.0
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _power(value, zero)))
-    if has_zero:
-        ticks = [tick for tick in axes.get_yticks() if floor * 50 < tick <= highest * 4]
-        axes.set_yticks([floor, *ticks])
-
-
-def _power(value: float, zero: float) -> str:
-    return "0" if value <= zero else f"{value:.0e}" if abs(np.log10(value)) > 3 else f"{value:g}"
-
-
-def _decorate(axes: Axes, plot: Plot) -> None:
-    axes.set_xlabel("optimizer step", color=_COLORS["axis"])
-    axes.set_ylabel(plot.ylabel, color=_COLORS["axis"])
-    axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, min_n_ticks=1))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
-    axes.grid(axis="y", color=_COLORS["grid"], linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(color=_COLORS["grid"], labelcolor=_COLORS["axis"], width=0.6)
-    for spine in axes.spines.values():
-        spine.set_color(_COLORS["grid"])
     if plot.level is not None:
-        line = axes.axhline(plot.level, color=_COLORS["level"], linewidth=1, linestyle=(0, (4, 3)))
-        line.set_gid("level")
+        y = _down(up.place(np.array([plot.level])))[0]
+        yield f'<g id="{name}-level" class="level"><path d="M0,{y:.1f}L{ACROSS},{y:.1f}"/></g>'
+    for number, line in enumerate(plot.lines):
+        yield from _line(line, f"{name}-{line.kind}-{number}", plot.log, across, up)
+    yield "</svg>"
+    for number, line in enumerate(plot.lines):
+        yield from _bad(line, f"{name}-bad-{line.kind}-{number}", across)
+    yield "</svg>"
 
 
-def _embeddable(text: str, plot: Plot) -> str:
-    """The drawing without prolog and size, its ids and colours made the page's."""
-    start = text.index("<svg")
-    tag = text[start : text.index(">", start) + 1]
-    box = re.search(r'viewBox="[^"]*"', tag)
-    body = text[start + len(tag) :]
-    # a style in here would be one of the whole page
-    body = re.sub(r"<(metadata|style)\b.*?</\1>", "", body, flags=re.DOTALL)
-    body = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{plot.name}-", body)
-    for name, color in _COLORS.items():
-        body = body.replace(color, f"var(--{name})")
-    head = (
-        f'<svg {box.group() if box else ""} role="img" '
-        f'aria-labelledby="{plot.name}-title {plot.name}-desc">\n'
-        f'<title id="{plot.name}-title">{escape(plot.title)}</title>\n'
-        f'<desc id="{plot.name}-desc">{escape(plot.description)}</desc>'
-    )
-    return head + body.strip()
+def _axes(plot: Plot, across: Axis, up: Axis) -> Iterator[str]:
+    yield '<g class="ups">'
+    for place, text in up.marks(5):
+        y = _TOP + DOWN * (1 - place)
+        yield f'<path class="grid" d="M{_LEFT},{y:.1f}H{WIDTH - _RIGHT}"/>'
+        yield f'<text x="{_LEFT - 5}" y="{y + 3:.1f}" text-anchor="end">{text}</text>'
+    yield '</g><g class="acrosses">'
+    for place, text in across.whole(6):
+        x = _LEFT + ACROSS * place
+        yield f'<text x="{x:.1f}" y="{_TOP + DOWN + 13}" text-anchor="middle">{text}</text>'
+    yield "</g>"
+    middle = _LEFT + ACROSS / 2
+    yield f'<text x="{middle}" y="{HEIGHT - 5}" text-anchor="middle">{escape(plot.xlabel)}</text>'
+    label = f'x="{-(_TOP + DOWN / 2)}" y="9" transform="rotate(-90)" text-anchor="middle"'
+    yield f"<text {label}>{escape(plot.ylabel)}</text>"
+
+
+def _line(line: ChartLine, name: str, log: bool, across: Axis, up: Axis) -> Iterator[str]:
+    series = line.series if line.series.steps.size <= MANY else _fewer(line, log)
+    finite = drawable(series.values)
+    x = ACROSS * across.place(series.steps.astype(np.float64))
+    y = _down(up.place(np.where(finite, series.values, 1.0)))
+    yield f'<g id="{name}" class="{line.kind}"><path d="{_path(x, y, finite)}"/>'
+    if finite.sum() <= _FEW:  # lines of no length, with round ends: they stay round when zoomed
+        points = zip(x[finite], y[finite], strict=True)
+        dots = "".join(f"M{left:.1f},{top:.1f}h0" for left, top in points)
+        yield f'<path class="dots" d="{dots}"/>'
+    yield "</g>"
+
+
+def _path(x: NDArray[np.float64], y: NDArray[np.float64], finite: NDArray[np.bool_]) -> str:
+    """Interrupted where there is no number."""
+    parts = []
+    pen = "M"
+    for left, top, known in zip(x, y, finite, strict=True):
+        parts += [f"{pen}{left:.1f},{top:.1f}"] if known else []
+        pen = "L" if known else "M"
+    return "".join(parts)
+
+
+def _fewer(line: ChartLine, log: bool) -> Series:
+    """Of many steps: the course of what is compared, the reach of what is around it."""
+    return thin(line.series) if line.kind == "rank" or log else smooth(line.series)
+
+
+def _bad(line: ChartLine, name: str, across: Axis) -> Iterator[str]:
+    """A mark at the upper edge for what is not a number."""
+    steps_of = line.series.steps[~drawable(line.series.values)]
+    if not len(steps_of):
+        return
+    chosen = np.linspace(0, len(steps_of) - 1, min(len(steps_of), _MOST_BAD)).astype(int)
+    yield f'<g id="{name}" class="bad">'
+    for place in across.place(steps_of[np.unique(chosen)].astype(np.float64)):
+        x = _LEFT + ACROSS * place
+        yield f'<path d="M{x - 3:.1f},5l6,6m0,-6l-6,6"/>'
+    yield "</g>"
+
+
+def _told(plot: Plot) -> Iterator[tuple[str, list[float], list[float | None]]]:
+    """Label, steps and values of each line, as a reader is told them."""
+    for line in plot.lines:
+        series = line.series if line.series.steps.size <= MANY else thin(line.series)
+        values = [float(f"{one:.5g}") if np.isfinite(one) else None for one in series.values]
+        yield line.label or line.kind, series.steps.tolist(), values
+
+
+def _down(place: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = DOWN * (1 - place)
+    return found
