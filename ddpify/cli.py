@@ -16,6 +16,7 @@ from ddpify import __version__
 from ddpify.commands.check import check
 from ddpify.commands.convert_checkpoint import convert_checkpoint
 from ddpify.commands.diff import diff
+from ddpify.commands.init import init
 from ddpify.commands.migrate import migrate
 from ddpify.commands.plan import plan
 from ddpify.commands.rule import rule
@@ -35,7 +36,7 @@ def cli() -> None:
     """
 
 
-for command in (check, convert_checkpoint, diff, migrate, plan, rule, verify):
+for command in (check, convert_checkpoint, diff, init, migrate, plan, rule, verify):
     cli.add_command(command)
 
 

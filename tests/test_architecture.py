@@ -52,6 +52,7 @@ OURS: dict[str, set[str]] = {
     "commands": {
         "commands",
         "converting",
+        "initial",
         "pipeline",
         "report",
         "roots",
@@ -124,6 +125,7 @@ OURS: dict[str, set[str]] = {
     "clusters": {"clusters", "launchers", "outcome", "plan"},
     "clusters.files": {"clusters", "discover", "outcome", "plan", "rules.base", "settings"}
     | {"source"},
+    "initial": {"clusters", "discover", "initial", "launchers", "outcome", "plan", "settings"},
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.

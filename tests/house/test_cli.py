@@ -55,6 +55,9 @@ FLAGS = {
     "migrate": sorted((*SETTINGS_FLAGS, *NODES, *COMMON, "--force", "--inplace", "--output", "-o")),
     "diff": sorted((*SETTINGS_FLAGS, *NODES, *COMMON)),
     "convert-checkpoint": ["--force"],
+    "init": sorted(
+        (*NODES, *"--color --dry-run --no-color --no-pre-commit --pre-commit --yes -y".split())
+    ),
     "check": sorted(
         "--add-noqa --assume-distributed --cache-dir --color --diff --exit-zero --extend-select "
         "--fix --force-exclude --format --ignore --jobs --no-cache --no-color --output-file "
