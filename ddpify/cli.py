@@ -19,6 +19,7 @@ from ddpify.commands.completion import completion
 from ddpify.commands.convert_checkpoint import convert_checkpoint
 from ddpify.commands.diff import diff
 from ddpify.commands.env import env
+from ddpify.commands.init import init
 from ddpify.commands.mcp import mcp
 from ddpify.commands.migrate import migrate
 from ddpify.commands.plan import plan
@@ -48,6 +49,7 @@ for command in (
     convert_checkpoint,
     diff,
     env,
+    init,
     mcp,
     migrate,
     plan,

@@ -154,6 +154,11 @@ def toml(file: Path) -> dict[str, Any]:
         return tomllib.load(stream)
 
 
+def parsed_toml(text: str) -> dict[str, Any]:
+    """What a text says. Raises TOMLDecodeError, a ValueError."""
+    return tomllib.loads(text)
+
+
 def _tool(file: Path) -> Mapping[str, Any]:
     try:
         tool = toml(file).get("tool", {})

@@ -53,6 +53,7 @@ OURS: dict[str, set[str]] = {
         "assistants",
         "commands",
         "converting",
+        "initial",
         "pipeline",
         "report",
         "roots",
@@ -140,6 +141,7 @@ OURS: dict[str, set[str]] = {
     "clusters": {"clusters", "launchers", "outcome", "plan"},
     "clusters.files": {"clusters", "discover", "outcome", "plan", "rules.base", "settings"}
     | {"source"},
+    "initial": {"clusters", "discover", "initial", "launchers", "outcome", "plan", "settings"},
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.

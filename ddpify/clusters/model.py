@@ -18,8 +18,9 @@ class Taken:
     """What a present launch line gives: ``arguments`` of the program, and where they stand.
 
     ``left`` is what could not be taken over. ``folder`` is where it runs, from the project's top;
-    ``module``: it is started with ``-m``. ``batch`` are directives of sbatch, ``setup`` lines that
-    prepare the environment, ``single`` directives that were meant for one process.
+    ``module``: it is started with ``-m``. Of a script for sbatch (``is_batch``) ``batch`` are the
+    directives, ``setup`` the lines that prepare the environment, ``single`` directives that were
+    meant for one process. ``others`` are the places of further launch lines.
     """
 
     place: str = ""
@@ -28,6 +29,7 @@ class Taken:
     folder: str = ""
     module: bool = False
     gpus: int | None = None
+    is_batch: bool = False
     batch: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
     single: tuple[str, ...] = ()

@@ -153,13 +153,11 @@ def text(job: ClusterJob, path: str) -> str:
 def _batch(job: ClusterJob) -> str:
     taken = job.taken
     lines = [f"#SBATCH --job-name={job.stem}"]
-    if not taken.batch and not taken.single:
+    if not taken.is_batch:
         return "\n".join([*lines, _FILL_IN])
-    if not any("--job-name" in one or " -J" in one for one in taken.batch):
-        lines = [*lines, *taken.batch]
-    else:
-        lines = [*taken.batch]
-    lines.insert(0, f"# From {taken.place.rpartition(':')[0]}.")
+    if any("--job-name" in one or " -J" in one for one in taken.batch):
+        lines = []
+    lines += [f"# From {taken.place.rpartition(':')[0]}.", *taken.batch]
     if taken.single:
         lines.append(f"# Meant for one process there, and not taken over: {' '.join(taken.single)}")
     return "\n".join(lines)

@@ -138,6 +138,7 @@ def _with_batch(one: Taken, text: str) -> Taken:
     return replace(
         one,
         gpus=one.gpus or gpus_of_batch(text),
+        is_batch=True,
         batch=tuple(line for name, line in lines if name not in _OWN | _SINGLE),
         single=tuple(line.split(None, 1)[1] for name, line in lines if name in _SINGLE),
         setup=tuple(found.group(0).rstrip() for found in _SETUP.finditer(text)),

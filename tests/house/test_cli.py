@@ -60,6 +60,9 @@ FLAGS = {
     ),
     "diff": sorted((*SETTINGS_FLAGS, *NODES, *COMMON, *FOLDING)),
     "convert-checkpoint": ["--force"],
+    "init": sorted(
+        (*NODES, *"--color --dry-run --no-color --no-pre-commit --pre-commit --yes -y".split())
+    ),
     "check": sorted(
         "--add-noqa --assume-distributed --cache-dir --color --config --diff --exclude --exit-zero "
         "--extend-select --fix --force-exclude --format --ignore --ignore-noqa --no-cache "

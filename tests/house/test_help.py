@@ -27,6 +27,7 @@ sys.exit(code)
         pytest.param(["migrate", "--help"], id="migrate"),
         pytest.param(["diff", "--help"], id="diff"),
         pytest.param(["check", "--help"], id="check"),
+        pytest.param(["init", "--help"], id="init"),
         pytest.param(["plan", "--help"], id="plan"),
         pytest.param(["rule", "--help"], id="rule"),
         pytest.param(["mcp", "--help"], id="mcp"),
