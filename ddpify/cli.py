@@ -20,6 +20,7 @@ from ddpify.commands.migrate import migrate
 from ddpify.commands.plan import plan
 from ddpify.commands.rule import rule
 from ddpify.commands.shared import CLEAN, FAILED, INTERRUPTED, TO_DO
+from ddpify.commands.undo import undo
 from ddpify.commands.verify import verify
 
 __all__ = ["CLEAN", "FAILED", "INTERRUPTED", "TO_DO", "cli", "main"]
@@ -35,7 +36,7 @@ def cli() -> None:
     """
 
 
-for command in (check, convert_checkpoint, diff, migrate, plan, rule, verify):
+for command in (check, convert_checkpoint, diff, migrate, plan, rule, undo, verify):
     cli.add_command(command)
 
 

@@ -59,6 +59,7 @@ OURS: dict[str, set[str]] = {
         "outcome",
         "write",
     }
+    | {f"journal.{name}" for name in ("folder", "record", "restore")}
     | {f"checking.{name}" for name in "actions catalogue causes codes fixing model run".split()}
     | {"advice.advise", "advice.choice", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
@@ -118,7 +119,10 @@ OURS: dict[str, set[str]] = {
     | {"seal", "settings", "source"},
     "plan": {"source", "rules.base"},
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
-    "write": {"source", "plan", "outcome"},
+    # What is about to be written, and the way back: knows files, and nothing of programs.
+    "journal": {"journal", "roots"},
+    "belongings": set(),
+    "write": {"belongings", "journal", "plan"},
     "launching": {"discover", "launchers", "rules.base", "vendor"},
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
@@ -130,10 +134,11 @@ OURS: dict[str, set[str]] = {
     "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"},
     "checking.fixing": {"checking.suppress", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
-    "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
-    | {"write"},
+    "checking.actions": {"checking", "launchers", "plan", "roots", "rules.base", "settings"}
+    | {"source", "write"},
     "report": DATA | {"report", "checking.causes", "checking.model"},
     "report.rule": DATA | {"names", "report"},
+    "report.way_back": DATA | {"belongings", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
     **{
         f"report.{name}": DATA | PLAN | {"report"}
@@ -159,7 +164,7 @@ OURS: dict[str, set[str]] = {
     "verify.stacks": set(),
     "verify.terminal": set(),
     "verify.processes": set(),
-    "verify.scratch": {"verify.snapshot"},
+    "verify.scratch": {"belongings", "verify.snapshot"},
     "verify.baseline": {"verify.scratch", "verify.snapshot"},
     "verify.interpreter": set(),
     "verify.launch": {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, echo, wants_color
+from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, echo, mend, wants_color
 
 if TYPE_CHECKING:
     from ddpify.checking.fixing import Fixed
@@ -167,6 +167,7 @@ def _run(paths: tuple[Path, ...], flags: _CheckFlags) -> int:
 
     _check_flags(flags)
     asked = _asked(paths, flags)
+    mend([*asked.paths, *filter(None, [asked.stdin])])
     checked = run(asked)
     for line in _read(checked) if flags.on("verbose") else _unread(checked):
         click.echo(f"ddpify: {line}", err=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ from ddpify.commands.shared import (
 
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
+    from ddpify.write import WrittenCopy
 
 
 @click.command()
@@ -62,31 +65,57 @@ def migrate(
         return refuse(outcome, form)
     if not inplace and output is None:
         return show_dry_run(outcome, form, color)
-    written = _write(outcome, output, force)
+    written = _write(
+        outcome, output, force, shlex.join(["ddpify", "migrate", *map(str, paths), "--inplace"])
+    )
     _show_written(outcome, output or outcome.root, written, form)
     return CLEAN
 
 
-def _show_written(outcome: Outcome, target: Path, written: Sequence[Path], form: str) -> None:
-    from ddpify.report import json, text
+@dataclass(frozen=True)
+class _WrittenFiles:
+    """``copy``: what was written besides the changes, elsewhere; ``kept``: backups of the files."""
 
+    files: Sequence[Path]
+    copy: WrittenCopy | None = None
+    kept: Sequence[Path] = ()
+
+
+def _show_written(outcome: Outcome, target: Path, written: _WrittenFiles, form: str) -> None:
+    from ddpify.report import json, text, way_back
+
+    copy = written.copy
     if form == "json":
-        click.echo(json.render(outcome, written), nl=False)
-    else:
-        click.echo(text.summary(outcome, text.prefix(target), written), nl=False)
+        click.echo(json.render(outcome, copy.files if copy else written.files), nl=False)
+        return
+    start = way_back.starts(outcome, target) if copy else None
+    click.echo(text.summary(outcome, text.prefix(target), written.files, start), nl=False)
+    if copy:
+        click.echo(way_back.copied(copy.other, len(copy.files) - len(written.files)), nl=False)
+    for folder in written.kept:
+        alone = _are_alone(outcome)
+        click.echo(way_back.undo(outcome.root, folder if alone else None), nl=False)
 
 
-def _write(outcome: Outcome, output: Path | None, force: bool) -> Sequence[Path]:
+def _are_alone(outcome: Outcome) -> bool:
+    """Whether git has no copy of what was changed."""
     from ddpify import write
 
+    old = {change.path for change in outcome.changes if change.before is not None}
+    return not old <= write.tracked(outcome.root)
+
+
+def _write(outcome: Outcome, output: Path | None, force: bool, command: str) -> _WrittenFiles:
+    from ddpify import write
+
+    files = [(output or outcome.root) / change.path for change in outcome.changes]
     try:
         if output is not None:
-            write.write_to(outcome.changes, outcome.root, output, outcome.files, force)
-        else:
-            if not force:
-                _stop_on_dirty(outcome)
-            write.apply(outcome.changes, outcome.root)
-        return [(output or outcome.root) / change.path for change in outcome.changes]
+            copy = write.write_to(outcome.changes, outcome.root, output, outcome.files, force)
+            return _WrittenFiles(files, copy)
+        if not force:
+            _stop_on_dirty(outcome)
+        return _WrittenFiles(files, kept=write.apply(outcome.changes, outcome.root, command))
     except write.WriteError as error:
         raise Stop(str(error)) from error
 

@@ -6,6 +6,7 @@ Places are written as an editor can follow them from the current folder.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,18 +46,30 @@ def left_by_hand(outcome: Outcome, before: str = "") -> tuple[Left, ...]:
     return (*advice, *clashes)
 
 
-def commands(outcome: Outcome, before: str = "") -> tuple[str, ...]:
-    """The line that starts each entry on every GPU of this machine."""
+def commands(outcome: Outcome, before: str = "", folder: str = "") -> tuple[str, ...]:
+    """The line that starts each entry on every GPU of this machine, in ``folder`` if it is given.
+
+    ``before`` leads to the project, from there.
+    """
     start = "python" if outcome.starts_itself else "torchrun --standalone --nproc_per_node=gpu"
-    return tuple(f"{start} {before}{entry}" for entry in outcome.entries)
+    go = f"cd {shlex.quote(folder)} && " if folder else ""
+    return tuple(f"{go}{start} {shlex.quote(before + entry)}" for entry in outcome.entries)
 
 
-def summary(outcome: Outcome, before: str = "", written: Sequence[Path] | None = None) -> str:
-    """The written files (None: none were meant to be), how to run them, what is left to do."""
+def summary(
+    outcome: Outcome,
+    before: str = "",
+    written: Sequence[Path] | None = None,
+    start: Sequence[str] | None = None,
+) -> str:
+    """The written files (None: none were meant to be), how to run them, what is left to do.
+
+    ``start`` are the commands, where they are others than from here.
+    """
     lines: list[str] = []
     if written is not None:
         lines += _section(f"Wrote {plural(len(written), 'file')}", map(_shown, written))
-        lines += _section("Run it (arguments as before)", commands(outcome, before))
+        lines += _section("Run it (arguments as before)", start or commands(outcome, before))
     by_hand = left_by_hand(outcome, before)
     lines += _section("Left to do by hand", (f"{left.place}: {left.text}" for left in by_hand))
     notes = (f"{before}{note.site}: {note.message}" for note in outcome.notes)

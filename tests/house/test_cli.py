@@ -12,9 +12,11 @@ import pytest
 
 import ddpify
 from ddpify import cli
+from ddpify.belongings import Belongings
 from ddpify.outcome import Outcome, Refusal
 from ddpify.plan import Change
 from ddpify.settings import Settings
+from ddpify.write import WrittenCopy
 from tests.report.samples import HAND, MAIN, at, outcome
 
 SETTINGS_FLAGS = (
@@ -63,6 +65,7 @@ FLAGS = {
     "plan": sorted(
         (*SETTINGS_FLAGS, *COMMON, *"--gpu-memory --measure --nproc --python --timeout".split())
     ),
+    "undo": ["--list"],
     "rule": sorted("--all --format --output-format".split()),
     "verify": sorted(
         "--baseline --checkpoint --color --distributed-only --dtype --full --html --ignore-output "
@@ -92,11 +95,13 @@ class Layers:
         self.settings = settings
         return self.result
 
-    def apply(self, changes: Sequence[Change], root: Path) -> None:
+    def apply(self, changes: Sequence[Change], root: Path, command: str) -> tuple[Path, ...]:
         """As ``write.apply``."""
         if self.failure:
             raise WriteError(self.failure)
+        assert command == "ddpify migrate main.py --inplace"
         self.written += [("inplace", root)]
+        return (root / ".ddpify/undo/1",)
 
     def write_to(
         self,
@@ -105,10 +110,11 @@ class Layers:
         out: Path,
         also: Sequence[str],
         force: bool = False,
-    ) -> None:
+    ) -> WrittenCopy:
         """As ``write.write_to``."""
         assert tuple(also) == ("main.py", "data.py")
         self.written += [("output", out)]
+        return WrittenCopy((out / "ddp_utils.py", out / "main.py", out / "data.py"), Belongings())
 
     def dirty_files(self, paths: Sequence[str], root: Path) -> tuple[str, ...]:
         """As ``write.dirty_files``."""
@@ -126,6 +132,7 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layers:
             "apply": fake.apply,
             "write_to": fake.write_to,
             "dirty_files": fake.dirty_files,
+            "tracked": lambda root: frozenset(),
             "WriteError": WriteError,
         },
     }
@@ -204,6 +211,7 @@ def test_inplace_writes_and_says_what_to_run(
     shown = capsys.readouterr().out
     assert "Wrote 2 files:\n  ddp_utils.py\n  main.py\n" in shown
     assert "  torchrun --standalone --nproc_per_node=gpu main.py\n" in shown
+    assert "are in .ddpify/undo/1/before.\nTake it back: ddpify undo\n" in shown
     assert "@@" not in shown
 
 
@@ -212,7 +220,9 @@ def test_output_writes_elsewhere_and_names_the_new_place(
 ) -> None:
     assert cli.main(["migrate", "-o", "out", "main.py"]) == 0
     assert layers.written == [("output", Path("out"))]
-    assert "nproc_per_node=gpu out/main.py\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "  cd out && torchrun --standalone --nproc_per_node=gpu main.py\n" in shown
+    assert "\nCopied 1 file more, unchanged.\n" in shown
 
 
 def test_inplace_stops_on_uncommitted_changes_unless_forced(
