@@ -91,7 +91,12 @@ def _show_written(outcome: Outcome, target: Path, written: _WrittenFiles, form: 
     start = way_back.starts(outcome, target) if copy else None
     click.echo(text.summary(outcome, text.prefix(target), written.files, start), nl=False)
     if copy:
-        click.echo(way_back.copied(copy.other, len(copy.files) - len(written.files)), nl=False)
+        click.echo(
+            way_back.copied(
+                copy.other, len(copy.files) - len(written.files) - len(copy.other.data)
+            ),
+            nl=False,
+        )
     for folder in written.kept:
         alone = _are_alone(outcome)
         click.echo(way_back.undo(outcome.root, folder if alone else None), nl=False)
