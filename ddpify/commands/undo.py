@@ -10,6 +10,7 @@ import click
 from ddpify.commands.shared import CLEAN, Stop, mend
 
 if TYPE_CHECKING:
+    from ddpify.journal.folder import WriteJournal
     from ddpify.journal.record import JournalRecord
     from ddpify.journal.restore import Undone
 
@@ -25,23 +26,17 @@ def undo(path: Path, only_list: bool) -> int:
     nothing is touched. The default for PATH is the current folder. Exit code 0: taken back, or
     there is nothing to; 2: refused.
     """
-    from ddpify.journal.folder import near
-    from ddpify.journal.record import JournalRecord, WriteError
+    from ddpify.journal.record import WriteError
     from ddpify.journal.restore import undo as take_back
 
     if not path.exists():
         raise Stop(f"{path}: no such file or folder")
     mend([path])
     try:
-        found = [
-            (JournalRecord.load(folder, journal.home), journal, folder)
-            for journal in near([path])
-            for folder in journal.records()
-        ]
-        found.sort(key=lambda one: one[0].time, reverse=True)
+        found = _records(path)
         if only_list:
             _show([(record, folder) for record, _, folder in found])
-        undone = take_back(found[0][1]) if found and not only_list else None
+        undone = take_back(*found[0][1:]) if found and not only_list else None
     except WriteError as error:
         raise Stop(str(error)) from error
     if undone:
@@ -49,6 +44,22 @@ def undo(path: Path, only_list: bool) -> int:
     elif not found:
         click.echo("Nothing to undo.")
     return CLEAN
+
+
+def _records(path: Path) -> list[tuple[JournalRecord, WriteJournal, Path]]:
+    """What can be taken back in the project of ``path``, the last one first."""
+    from ddpify.journal.folder import near
+    from ddpify.journal.record import JournalRecord
+    from ddpify.roots import project_root
+
+    project = project_root(path / "any" if path.is_dir() else path)
+    found = [
+        (JournalRecord.load(folder, journal.home), journal, folder)
+        for journal in near([path])
+        for folder in journal.records()
+    ]
+    found = [one for one in found if one[0].is_about(project, one[1].root)]
+    return sorted(found, key=lambda one: one[0].time, reverse=True)
 
 
 def _show(found: list[tuple[JournalRecord, Path]]) -> None:

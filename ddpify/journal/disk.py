@@ -82,11 +82,13 @@ def move(source: Path, target: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """What was made, renamed or removed in it stays so."""
-    with suppress(PermissionError, NotADirectoryError, FileNotFoundError):  # Windows has no such
+    with suppress(PermissionError, NotADirectoryError, FileNotFoundError):
         _sync(folder)
 
 
 def _sync(path: Path) -> None:
+    if os.name == "nt":  # which has this for files only that are open to be written
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -115,7 +115,7 @@ class WriteJournal:
         while True:
             with suppress(FileNotFoundError):  # who had it before has just removed the folder
                 self.home.mkdir(exist_ok=True)
-                lock = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT | _NO_LINK)
+                lock = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
                 if _is_ours(lock) and _is_at(lock, self.home / "lock"):
                     return lock
                 os.close(lock)

@@ -77,6 +77,10 @@ class JournalRecord:
         """The content of the file."""
         return (json.dumps({"schema": 1, **asdict(self)}, indent=1) + "\n").encode()
 
+    def is_about(self, folder: Path, root: Path) -> bool:
+        """Whether one of the files lies in ``folder``; ``root`` is where the record belongs."""
+        return any((root / one.path).is_relative_to(folder) for one in self.entries)
+
     @property
     def when(self) -> str:
         """The time as people read it, where they are."""

@@ -75,26 +75,23 @@ class Undone:
     removed: tuple[Path, ...]
 
 
-def undo(journal: WriteJournal) -> Undone | None:
-    """Take the last write back, exactly; None: there is none.
+def undo(journal: WriteJournal, folder: Path) -> Undone:
+    """Take a write back, exactly; ``folder`` is that of its record.
 
     Raises:
         WriteError: a file has changed since, so that this change would be lost. Nothing is touched.
     """
     with journal.locked():
         settle(journal)
-        folders = journal.records()
-        if not folders:
-            return None
-        record = JournalRecord.load(folders[-1], journal.home)
+        record = JournalRecord.load(folder, journal.home)
         current = journal.root
         try:
             due = []
             for one in record.entries:
                 current = journal.root / one.path
-                if _is_due(current, one, record, folders[-1]):
+                if _is_due(current, one, record, folder):
                     due.append(one)
-            journal.reopen(folders[-1])
+            journal.reopen(folder)
             take_back(journal)
         except OSError as error:
             what = f"{shown(current)}: `{record.command}` cannot be undone"

@@ -114,6 +114,16 @@ def test_one_after_the_other(
     assert ddpify("undo", "--list")[1] == "Nothing to undo.\n"
 
 
+def test_another_project_is_left_alone(make: Callable[[], Path], ddpify: Run) -> None:
+    """Also one around this one, if nothing of this one was written."""
+    root = make()
+    apply(CHANGES, root, COMMAND)
+    (root / "other").mkdir()
+    (root / "other/setup.py").write_text("")
+    assert ddpify("undo", root / "other")[1] == "Nothing to undo.\n"
+    assert ddpify("undo", root / "new")[1].startswith("Took back")
+
+
 def test_of_many_the_last_ten_are_kept(make: Callable[[], Path]) -> None:
     root = make()
     for number in range(12):
