@@ -74,11 +74,15 @@ def migrate(
 
 @dataclass(frozen=True)
 class _WrittenFiles:
-    """``copy``: what was written besides the changes, elsewhere; ``kept``: backups of the files."""
+    """``copy``: what was written besides the changes, elsewhere; ``kept``: backups of the files.
+
+    ``alone``: the backups are all that there is of what was there before.
+    """
 
     files: Sequence[Path]
     copy: WrittenCopy | None = None
     kept: Sequence[Path] = ()
+    alone: bool = False
 
 
 def _show_written(outcome: Outcome, target: Path, written: _WrittenFiles, form: str) -> None:
@@ -91,23 +95,10 @@ def _show_written(outcome: Outcome, target: Path, written: _WrittenFiles, form: 
     start = way_back.starts(outcome, target) if copy else None
     click.echo(text.summary(outcome, text.prefix(target), written.files, start), nl=False)
     if copy:
-        click.echo(
-            way_back.copied(
-                copy.other, len(copy.files) - len(written.files) - len(copy.other.data)
-            ),
-            nl=False,
-        )
+        rest = len(copy.files) - len(written.files) - len(copy.other.data)
+        click.echo(way_back.copied(copy.other, rest), nl=False)
     for folder in written.kept:
-        alone = _are_alone(outcome)
-        click.echo(way_back.undo(outcome.root, folder if alone else None), nl=False)
-
-
-def _are_alone(outcome: Outcome) -> bool:
-    """Whether git has no copy of what was changed."""
-    from ddpify import write
-
-    old = {change.path for change in outcome.changes if change.before is not None}
-    return not old <= write.tracked(outcome.root)
+        click.echo(way_back.undo(outcome.root, folder if written.alone else None), nl=False)
 
 
 def _write(outcome: Outcome, output: Path | None, force: bool, command: str) -> _WrittenFiles:
@@ -118,17 +109,21 @@ def _write(outcome: Outcome, output: Path | None, force: bool, command: str) -> 
         if output is not None:
             copy = write.write_to(outcome.changes, outcome.root, output, outcome.files, force)
             return _WrittenFiles(files, copy)
-        if not force:
-            _stop_on_dirty(outcome)
-        return _WrittenFiles(files, kept=write.apply(outcome.changes, outcome.root, command))
+        alone = _are_alone(outcome, force)
+        return _WrittenFiles(
+            files, None, write.apply(outcome.changes, outcome.root, command), alone
+        )
     except write.WriteError as error:
         raise Stop(str(error)) from error
 
 
-def _stop_on_dirty(outcome: Outcome) -> None:
+def _are_alone(outcome: Outcome, force: bool) -> bool:
+    """Whether git has no copy of what is to be changed, which has to be wanted (``force``)."""
     from ddpify import write
 
     dirty = write.dirty_files([change.path for change in outcome.changes], outcome.root)
-    if dirty:
+    if dirty and not force:
         names = ", ".join(str(name) for name in dirty)
         raise Stop(f"{names}: uncommitted changes; commit them, or use --force or -o DIR.")
+    old = {change.path for change in outcome.changes if change.before is not None}
+    return bool(dirty) or not old <= write.tracked(outcome.root)

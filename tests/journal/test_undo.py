@@ -56,6 +56,10 @@ def test_in_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ddpify: Run) ->
     assert b".ddpify/" not in subprocess.run(status, check=True, capture_output=True).stdout
     assert ddpify("undo")[0] == 0
     assert subprocess.run(status, check=True, capture_output=True).stdout == b""
+    (project / TRAIN).write_text((project / TRAIN).read_text() + "\n")
+    assert ddpify("migrate", TRAIN, "--inplace")[0] == 2
+    said = ddpify("migrate", TRAIN, "--inplace", "--force")[1]
+    assert "as they were before are in .ddpify/undo/1/before" in said, "git has not this one"
 
 
 def test_modes_times_and_links_are_back(make: Callable[[], Path], ddpify: Run) -> None:
