@@ -27,6 +27,7 @@ from ddpify.commands.rule import rule
 from ddpify.commands.schema import schema
 from ddpify.commands.server import server
 from ddpify.commands.shared import CLEAN, FAILED, INTERRUPTED, TO_DO
+from ddpify.commands.undo import undo
 from ddpify.commands.verify import verify
 
 __all__ = ["CLEAN", "FAILED", "INTERRUPTED", "TO_DO", "cli", "main"]
@@ -56,6 +57,7 @@ for command in (
     rule,
     schema,
     server,
+    undo,
     verify,
 ):
     cli.add_command(command)

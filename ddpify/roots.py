@@ -41,6 +41,11 @@ def project_root(entry: Path) -> Path:
     return home
 
 
+def is_marked(root: Path) -> bool:
+    """Whether a folder looks like a project's top, and is not only where a script lies."""
+    return any((root / mark).exists() for mark in (*ROOT_MARKS, *ARCHIVE_MARKS))
+
+
 def beyond(root: Path, name: str) -> list[str]:
     """The folders above a project's in which a module or package of this name lies, from there."""
     found = [above for above in _above(root) if Finder(above).absolute(above, name) is not None]

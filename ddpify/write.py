@@ -1,71 +1,104 @@
-"""Put changes on disk, all of them or none.
+"""Put changes on disk, all of them or none, whatever happens on the way.
 
-A half-migrated project is worse than none: every new content is written next to its file
-first, then the files are exchanged, and any failure on the way brings the old ones back.
+A half-migrated project is worse than none: what is going to be done is recorded first, every new
+content is written next to its file, then the files are exchanged. A failure on the way brings the
+old ones back; where the process itself ended, the next command does (``journal``).
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import stat
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddpify.belongings import Belongings, TooMany, belongings
+from ddpify.journal.disk import is_writable, state_of
+from ddpify.journal.folder import WriteJournal
+from ddpify.journal.record import WriteError as WriteError
+from ddpify.journal.restore import settle, take_back
+from ddpify.journal.transaction import Transaction, Wanted
 from ddpify.plan import Change
 
-_ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
-
-class WriteError(Exception):
-    """Nothing was written; the message is one sentence for the user."""
-
-
-@dataclass(frozen=True)
-class _File:
-    """A file that is to stand at ``target``; its mode is that of ``like``, if there is one."""
-
-    path: str
-    target: Path
-    content: bytes
-    like: Path | None = None
-
-
-def apply(changes: Iterable[Change], root: Path) -> None:
+def apply(
+    changes: Iterable[Change],
+    root: Path,
+    command: str = "",
+    home: Callable[[Path], Path] | None = None,
+) -> tuple[Path, ...]:
     """Write the changes into the project, or nothing.
+
+    ``command`` is the user's, if ``ddpify undo`` is to take it back; the folders in which the old
+    contents are kept then are returned. ``home`` gives the project of a file that is not of
+    ``root``.
 
     Raises:
         WriteError: a file cannot be written, or is no longer what was analysed.
     """
-    files = []
-    for change in changes:
-        target = Path(os.path.realpath(root / change.path))
-        _check_unchanged(change, target)
-        files.append(_File(change.path, target, change.after, target if target.exists() else None))
-    _install(files)
+    wanted = tuple(changes)
+
+    def files() -> list[Wanted]:
+        return [_in_place(change, root) for change in wanted]
+
+    return _install(files, home or (lambda target: root), command)
+
+
+@dataclass(frozen=True)
+class WrittenCopy:
+    """What was written elsewhere: ``files`` by their paths there, and what else there is."""
+
+    files: tuple[Path, ...]
+    other: Belongings
 
 
 def write_to(
     changes: Iterable[Change], root: Path, out: Path, also: Iterable[str], force: bool = False
-) -> None:
-    """Write the migrated project to ``out``: the changes, and the files ``also`` as they are.
+) -> WrittenCopy:
+    """Write the migrated project to ``out``: the changes, and all else that belongs to it.
+
+    ``also`` are files of it that are sure to.
 
     Raises:
         WriteError: a file there has other content (and not ``force``), or cannot be written.
     """
-    contents = {path: _read(root / path, path) for path in also}
-    contents |= {change.path: change.after for change in changes}
-    files = []
-    for path, content in sorted(contents.items()):
-        source = root / path
-        target = Path(os.path.realpath(out / path))
-        if not force and target.exists() and _read(target, str(target)) != content:
-            raise WriteError(f"{target}: exists with other content; use --force to overwrite it")
-        files.append(_File(str(target), target, content, source if source.exists() else None))
-    _install(files)
+    root, place = Path(os.path.realpath(root)), Path(os.path.realpath(out))
+    other = _belongings(root, place)
+    new = {change.path: change.after for change in changes}
+    for outside in (path for path in new if os.path.isabs(path)):
+        raise WriteError(f"{outside}: lies outside of the project and cannot be copied with it")
+    links = {**other.links, **{path: str(root / path) for path in other.data}}
+    links = {path: aim for path, aim in links.items() if path not in new}
+    old = {path for path in (*other.files, *also) if path not in {*new, *links}}
+    old = {path for path in old if not os.path.isabs(path)}
+
+    def files() -> list[Wanted]:
+        contents: dict[str, bytes | Path] = {**{path: root / path for path in old}, **new}
+        found = [_elsewhere(*one, out, root) for one in sorted(contents.items())]
+        found += [_link(*one, out) for one in sorted(links.items())]
+        for file in found:
+            _check_new(file, force)
+        return found
+
+    with ExitStack() as undo:
+        _make_folders(place, undo)
+        _install(files, lambda target: place, "", [place / one for one in other.folders])
+        undo.pop_all()
+    return WrittenCopy(tuple(out / path for path in sorted({*new, *old, *links})), other)
+
+
+def _belongings(root: Path, place: Path) -> Belongings:
+    if place == root:
+        raise WriteError(f"{place}: is the project itself; use --inplace")
+    try:
+        return belongings(root, place, tracked(root))
+    except TooMany as error:
+        why = "holds too many files to be copied"
+        raise WriteError(f"{root}: {why}; copy the project, and use --inplace there") from error
+    except OSError as error:
+        raise WriteError(f"{error.filename}: cannot be read ({error.strerror})") from error
 
 
 def dirty_files(paths: Iterable[str], root: Path) -> tuple[str, ...]:
@@ -79,6 +112,11 @@ def dirty_files(paths: Iterable[str], root: Path) -> tuple[str, ...]:
     return tuple(sorted(set(paths) & changed))
 
 
+def tracked(root: Path) -> frozenset[str]:
+    """The files that git keeps, relative to ``root``; none without git."""
+    return frozenset((_git(root, "ls-files", "-z") or "").split("\0"))
+
+
 def _git(root: Path, *arguments: str) -> str | None:
     command = ["git", "-c", "core.fsmonitor=false", *arguments]
     try:
@@ -88,11 +126,29 @@ def _git(root: Path, *arguments: str) -> str | None:
     return os.fsdecode(done.stdout) if done.returncode == 0 else None
 
 
-def _check_unchanged(change: Change, target: Path) -> None:
+def _in_place(change: Change, root: Path) -> Wanted:
+    target = Path(os.path.realpath(root / change.path))
     if change.before is None and target.exists():
         raise WriteError(f"{change.path}: exists already and is not overwritten")
     if change.before is not None and _read(target, change.path) != change.before:
         raise WriteError(f"{change.path}: has changed since it was analysed; run ddpify again")
+    return Wanted(change.path, target, change.after, target if target.exists() else None)
+
+
+def _elsewhere(path: str, content: bytes | Path, out: Path, root: Path) -> Wanted:
+    source, target = root / path, Path(os.path.realpath(out / path))
+    return Wanted(str(out / path), target, content, source if source.exists() else None)
+
+
+def _link(path: str, aim: str, out: Path) -> Wanted:
+    link = out / path.rstrip("/")
+    target = Path(os.path.realpath(link.parent)) / link.name
+    return Wanted(str(link), target, aim=aim.rstrip("/"))
+
+
+def _check_new(file: Wanted, force: bool) -> None:
+    if not force and state_of(file.target) not in ("", file.state):
+        raise WriteError(f"{file.path}: exists with other content; use --force to overwrite it")
 
 
 def _read(file: Path, path: str) -> bytes:
@@ -102,51 +158,84 @@ def _read(file: Path, path: str) -> bytes:
         raise WriteError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _install(files: Sequence[_File]) -> None:
-    """Check, stage, exchange; what was done is undone unless all of it is."""
+def _install(
+    wanted: Callable[[], list[Wanted]],
+    home: Callable[[Path], Path],
+    command: str,
+    folders: Sequence[Path] = (),
+) -> tuple[Path, ...]:
+    """Check, and exchange under the locks of all projects that are concerned."""
+    found = wanted()
+    _check(found)
+    projects = _by_project(found, home)
+    with ExitStack() as locks:
+        for project in projects:
+            locks.enter_context(WriteJournal(project).locked())
+            settle(WriteJournal(project))
+        found = wanted()  # another ddpify may just have written
+        _check(found)
+        todo = _by_project((f for f in found if state_of(f.target) != f.state), home)
+        return _exchange(
+            [Transaction(WriteJournal(p), f, command, folders) for p, f in todo.items()]
+        )
+
+
+def _by_project(files: Iterable[Wanted], home: Callable[[Path], Path]) -> dict[Path, list[Wanted]]:
+    """In one order for everybody, so that no two wait for each other's lock."""
+    found: dict[Path, list[Wanted]] = {}
+    for file in files:
+        found.setdefault(home(file.target).resolve(), []).append(file)
+    return dict(sorted(found.items()))
+
+
+def _check(files: Sequence[Wanted]) -> None:
+    """Whether all can be written."""
     for file in files:
         _check_writable(file)
     _check_distinct(files)
-    current = ""
+
+
+def _exchange(transactions: Sequence[Transaction]) -> tuple[Path, ...]:
+    """What was done is taken back unless all of it is."""
     try:
-        with ExitStack() as cleanup, ExitStack() as undo:
-            staged = []
-            for file in files:
-                current = file.path
-                _make_folders(file.target.parent, undo)
-                staged.append((_stage(file, undo, cleanup), file))
-            for temporary, file in staged:
-                current = file.path
-                _exchange(temporary, file.target, undo, cleanup)
-            undo.pop_all()
-    except OSError as error:
+        for one in transactions:
+            one.prepare()
+        for one in transactions:
+            one.exchange()
+        found = [one.finish() for one in transactions]
+    except BaseException as error:
+        current = next((one.current for one in transactions if one.current), "")
+        for one in transactions:
+            if one.journal.writing.exists():
+                with suppress(OSError):  # the next command goes on with it
+                    take_back(one.journal)
+        if not isinstance(error, OSError):
+            raise
         raise WriteError(f"{current}: cannot be written ({error.strerror})") from error
+    return tuple(one for one in found if one)
 
 
-def _check_writable(file: _File) -> None:
+def _check_writable(file: Wanted) -> None:
     """Also for the superuser, whom permission bits do not stop: they are the user's word."""
     folder = next(parent for parent in file.target.parents if parent.exists())
-    if file.target.exists() and not file.target.is_file():
+    there = file.target.exists() and not file.target.is_symlink()
+    if there and not file.target.is_file():
         raise WriteError(f"{file.path}: is not a file")
     if not folder.is_dir():
         raise WriteError(f"{file.path}: {folder} is not a folder")
-    if file.target.exists() and not _is_writable(file.target):
+    if there and not is_writable(file.target):
         raise WriteError(f"{file.path}: is read-only; make it writable first")
-    if not _is_writable(folder):
+    if not is_writable(folder):
         raise WriteError(f"{file.path}: its folder {folder} is read-only; make it writable first")
 
 
-def _check_distinct(files: Sequence[_File]) -> None:
+def _check_distinct(files: Sequence[Wanted]) -> None:
     """Two paths may be one file, by a link; it cannot have both contents."""
-    by_target: dict[Path, _File] = {}
+    by_target: dict[Path, Wanted] = {}
     for file in files:
         other = by_target.setdefault(file.target, file)
-        if other.content != file.content:
+        if other.state != file.state:
             raise WriteError(f"{file.path}: is the same file as {other.path}; migrate one of them")
-
-
-def _is_writable(path: Path) -> bool:
-    return bool(path.stat().st_mode & _ANY_WRITE) and os.access(path, os.W_OK)
 
 
 def _make_folders(folder: Path, undo: ExitStack) -> None:
@@ -154,34 +243,3 @@ def _make_folders(folder: Path, undo: ExitStack) -> None:
     for one in reversed([path for path in missing if not path.exists()]):
         one.mkdir()
         undo.callback(one.rmdir)
-
-
-def _stage(file: _File, undo: ExitStack, cleanup: ExitStack) -> Path:
-    """The new content beside its target, under the target's mode and owner."""
-    temporary = _beside(file.target, "new")
-    with temporary.open("xb") as stream:  # from here on it is ours to remove
-        for stack in (undo, cleanup):
-            stack.callback(temporary.unlink, missing_ok=True)
-        stream.write(file.content)
-    if file.like is not None:
-        shutil.copymode(file.like, temporary)
-        owner = file.like.stat()
-        with suppress(PermissionError):
-            os.chown(temporary, owner.st_uid, owner.st_gid)
-    return temporary
-
-
-def _exchange(temporary: Path, target: Path, undo: ExitStack, cleanup: ExitStack) -> None:
-    if target.exists():
-        backup = _beside(target, "old")
-        backup.touch(exist_ok=False)
-        cleanup.callback(backup.unlink, missing_ok=True)
-        shutil.copy2(target, backup)
-        undo.callback(os.replace, backup, target)
-    else:
-        undo.callback(target.unlink, missing_ok=True)
-    os.replace(temporary, target)
-
-
-def _beside(target: Path, kind: str) -> Path:
-    return target.with_name(f".{target.name}.{os.getpid()}.ddpify-{kind}")

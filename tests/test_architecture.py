@@ -65,6 +65,7 @@ OURS: dict[str, set[str]] = {
         "terminal",
         "write",
     }
+    | {f"journal.{name}" for name in ("folder", "record", "restore")}
     | {
         f"checking.{name}"
         for name in "actions catalogue causes cleaning codes fixing lookup model run".split()
@@ -135,7 +136,10 @@ OURS: dict[str, set[str]] = {
     | {"seal", "settings", "source"},
     "plan": {"source", "rules.base"},
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
-    "write": {"source", "plan", "outcome"},
+    # What is about to be written, and the way back: knows files, and nothing of programs.
+    "journal": {"journal", "roots"},
+    "belongings": set(),
+    "write": {"belongings", "journal", "plan"},
     "launching": {"discover", "launchers", "rules.base", "vendor"},
     # Files that start a program on several nodes; they know of it what its launchers say.
     "clusters": {"clusters", "launchers", "outcome", "plan"},
@@ -154,13 +158,14 @@ OURS: dict[str, set[str]] = {
     "checking.judge": {"checking", "launchers", "lint", "rules.base", "site", "steps"},
     "checking.fixing": {"checking.codes", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
-    "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
-    | {"steps", "write"},
+    "checking.actions": {"checking", "launchers", "plan", "roots", "rules.base", "settings"}
+    | {"source", "steps", "write"},
     "report": DATA | {"report", "checking.causes", "checking.model", "terminal"},
     "report.settings": {"settings"},
     "report.hunks": DATA | {"names"},
     "report.by_hand": DATA | {"report", "checking.catalogue"},
     "report.rule": DATA | {"names", "report"},
+    "report.way_back": DATA | {"belongings", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
     **{
         f"report.{name}": DATA | PLAN | {"report", "terminal"}
@@ -189,7 +194,7 @@ OURS: dict[str, set[str]] = {
     "verify.stacks": set(),
     "verify.terminal": set(),
     "verify.processes": set(),
-    "verify.scratch": {"verify.snapshot"},
+    "verify.scratch": {"belongings", "verify.snapshot"},
     "verify.baseline": {"verify.scratch", "verify.snapshot"},
     "verify.interpreter": set(),
     "verify.launch": {

@@ -14,6 +14,7 @@ from ddpify.checking.model import Checked, CheckError, CheckRequest
 from ddpify.checking.noqa import Shell, in_shell, with_noqa
 from ddpify.checking.run import check
 from ddpify.plan import Change
+from ddpify.roots import is_marked, project_root
 from ddpify.rules.base import Finding
 from ddpify.source import Source, UnreadableSource
 from ddpify.steps import StepListener
@@ -50,7 +51,7 @@ def written(asked: CheckRequest, done: Fixed, step: StepListener) -> Checked:
     Standard input is not written to: ``asked`` has its new text already.
     """
     if not asked.stdin:
-        _apply(done.changes)
+        _apply(done.changes, "ddpify check --fix")
     return replace(check(asked, step), fixed=len(causes(done.done)))
 
 
@@ -70,7 +71,7 @@ def silence(asked: CheckRequest, findings: Iterable[Finding]) -> tuple[int, tupl
         changes.append(change)
         count += written
         left += why
-    _apply(changes)
+    _apply(changes, "ddpify check --add-noqa")
     return count, tuple(left)
 
 
@@ -110,11 +111,17 @@ def _silenced_launcher(
     return Change(path, raw, source.encode(done.text), ()), done.count, why
 
 
-def _apply(changes: Iterable[Change]) -> None:
+def _apply(changes: Iterable[Change], command: str) -> None:
     try:
-        apply(changes, Path.cwd())
+        apply(changes, Path.cwd(), command, _home)
     except WriteError as error:
         raise CheckError(str(error)) from error
+
+
+def _home(file: Path) -> Path:
+    """The project of a file, in which `ddpify undo` looks; loose ones are the current folder's."""
+    root, here = project_root(file), Path.cwd()
+    return here if not is_marked(root) and file.is_relative_to(here) else root
 
 
 def new_text(asked: CheckRequest, changes: Iterable[Change]) -> bytes:

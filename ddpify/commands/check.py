@@ -13,7 +13,7 @@ import click
 
 from ddpify.commands.check_flags import CheckFlags
 from ddpify.commands.completion import rule_codes
-from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, config_flag, echo
+from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, config_flag, echo, mend
 from ddpify.progress import progress
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ def _run(paths: tuple[Path, ...], flags: CheckFlags) -> int:
     asked = _asked(paths, flags)
     if flags.on("show_files") or flags.on("show_settings"):
         return _show(asked, flags)
+    mend([*asked.paths, *filter(None, [asked.stdin])])
     with progress(flags.on("quiet")) as step:
         checked = run(asked, step)
     for line in _read(checked) if flags.on("verbose") else _unread(checked):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,7 @@ from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
+    from ddpify.write import WrittenCopy
 
 
 @click.command()
@@ -69,41 +72,67 @@ def migrate(
         return refuse(outcome, form)
     if not inplace and output is None:
         return show_dry_run(outcome, form, color, full)
-    written = _write(outcome, output, force)
+    written = _write(
+        outcome, output, force, shlex.join(["ddpify", "migrate", *map(str, paths), "--inplace"])
+    )
     _show_written(outcome, output or outcome.root, written, form)
     return CLEAN
 
 
-def _show_written(outcome: Outcome, target: Path, written: Sequence[Path], form: str) -> None:
-    from ddpify.report import json, summary
+@dataclass(frozen=True)
+class _WrittenFiles:
+    """``copy``: what was written besides the changes, elsewhere; ``kept``: backups of the files.
+
+    ``alone``: the backups are all that there is of what was there before.
+    """
+
+    files: Sequence[Path]
+    copy: WrittenCopy | None = None
+    kept: Sequence[Path] = ()
+    alone: bool = False
+
+
+def _show_written(outcome: Outcome, target: Path, written: _WrittenFiles, form: str) -> None:
+    from ddpify.report import json, summary, way_back
     from ddpify.roots import prefix
 
+    copy = written.copy
     if form == "json":
-        click.echo(json.render(outcome, written), nl=False)
-    else:
-        original = os.path.relpath(outcome.root) if target != outcome.root else ""
-        click.echo(summary.done(outcome, prefix(target), written, original), nl=False)
+        click.echo(json.render(outcome, copy.files if copy else written.files), nl=False)
+        return
+    original = os.path.relpath(outcome.root) if copy else ""
+    start = way_back.starts(outcome, target) if copy else ()
+    click.echo(summary.done(outcome, prefix(target), written.files, original, start), nl=False)
+    if copy:
+        rest = len(copy.files) - len(written.files) - len(copy.other.data)
+        click.echo(way_back.copied(copy.other, rest), nl=False)
+    for folder in written.kept:
+        click.echo(way_back.undo(outcome.root, folder if written.alone else None), nl=False)
 
 
-def _write(outcome: Outcome, output: Path | None, force: bool) -> Sequence[Path]:
+def _write(outcome: Outcome, output: Path | None, force: bool, command: str) -> _WrittenFiles:
     from ddpify import write
 
+    files = [(output or outcome.root) / change.path for change in outcome.changes]
     try:
         if output is not None:
-            write.write_to(outcome.changes, outcome.root, output, outcome.files, force)
-        else:
-            if not force:
-                _stop_on_dirty(outcome)
-            write.apply(outcome.changes, outcome.root)
-        return [(output or outcome.root) / change.path for change in outcome.changes]
+            copy = write.write_to(outcome.changes, outcome.root, output, outcome.files, force)
+            return _WrittenFiles(files, copy)
+        alone = _are_alone(outcome, force)
+        return _WrittenFiles(
+            files, None, write.apply(outcome.changes, outcome.root, command), alone
+        )
     except write.WriteError as error:
         raise Stop(str(error)) from error
 
 
-def _stop_on_dirty(outcome: Outcome) -> None:
+def _are_alone(outcome: Outcome, force: bool) -> bool:
+    """Whether git has no copy of what is to be changed, which has to be wanted (``force``)."""
     from ddpify import write
 
     dirty = write.dirty_files([change.path for change in outcome.changes], outcome.root)
-    if dirty:
+    if dirty and not force:
         names = ", ".join(str(name) for name in dirty)
         raise Stop(f"{names}: uncommitted changes; commit them, or use --force or -o DIR.")
+    old = {change.path for change in outcome.changes if change.before is not None}
+    return bool(dirty) or not old <= write.tracked(outcome.root)

@@ -262,9 +262,24 @@ def _with(command: _Command, strategy: Callable[[_Command], _Command]) -> _Comma
     return config_flag(command)
 
 
+def mend(paths: Sequence[Path]) -> None:
+    """Finish or take back what an earlier ddpify, killed on the way, left in these projects."""
+    from ddpify.journal.folder import near
+    from ddpify.journal.record import WriteError
+    from ddpify.journal.restore import settled
+
+    try:
+        for said in filter(None, map(settled, near(paths))):
+            click.echo(f"ddpify: {said}", err=True)
+    except WriteError as error:
+        raise Stop(str(error)) from error
+
+
 def settings_of(paths: Sequence[Path], flags: dict[str, object]) -> Settings:
+    """The choices for a project, which is made whole first if need be: it is read next."""
     from ddpify.settings import SettingsError, load
 
+    mend(paths)
     try:
         return load(paths[0], flags)
     except SettingsError as error:

@@ -27,18 +27,23 @@ def planned(outcome: Outcome, before: str = "", command: str = "") -> str:
 
 
 def done(
-    outcome: Outcome, before: str = "", written: Sequence[Path] = (), baseline: str = ""
+    outcome: Outcome,
+    before: str = "",
+    written: Sequence[Path] = (),
+    baseline: str = "",
+    start: Sequence[str] = (),
 ) -> str:
     """After writing: lines are those of the written files.
 
-    ``baseline`` is the folder that holds the original, if it is not what git has.
+    ``baseline`` is the folder that holds the original, if it is not what git has; ``start`` are
+    the commands, where they are others than from here.
     """
     lines: list[str] = []
     if written:
         lines += _section(f"Wrote {plural(len(written), 'file')}", map(_shown, written))
     lines += [*_changed(outcome, before), *_left(outcome, before, written=True)]
     if outcome.changes:
-        lines += _section("Run it (arguments as before)", commands(outcome, before))
+        lines += _section("Run it (arguments as before)", start or commands(outcome, before))
         lines += _section("On several nodes", outcome.on_nodes)
         lines += _section(_PROOF, proofs(outcome, before, baseline))
     return _joined(lines)

@@ -43,10 +43,14 @@ def left_by_hand(outcome: Outcome) -> tuple[Left, ...]:
     return (*advice, *clashes)
 
 
-def commands(outcome: Outcome, before: str = "") -> tuple[str, ...]:
-    """The line that starts each entry on every GPU of this machine, to be pasted."""
+def commands(outcome: Outcome, before: str = "", folder: str = "") -> tuple[str, ...]:
+    """The line that starts each entry on every GPU of this machine, to be pasted.
+
+    In ``folder`` if it is given; ``before`` leads to the project, from there.
+    """
     start = "python" if outcome.starts_itself else "torchrun --standalone --nproc_per_node=gpu"
-    return tuple(f"{start} {shlex.quote(before + entry)}" for entry in outcome.entries)
+    go = f"cd {shlex.quote(folder)} && " if folder else ""
+    return tuple(f"{go}{start} {shlex.quote(before + entry)}" for entry in outcome.entries)
 
 
 def followed(account: Account) -> str:

@@ -8,12 +8,11 @@ from pathlib import Path
 from lsprotocol import types
 from pygls import uris
 
-from ddpify.checking.codes import UNREADABLE
+from ddpify.checking.codes import UNREADABLE, UNUSED
 from ddpify.checking.files import is_python
 from ddpify.checking.fixing import fix
 from ddpify.checking.model import Checked
 from ddpify.checking.noqa import with_noqa
-from ddpify.checking.codes import UNUSED
 from ddpify.plan import Change
 from ddpify.report.replacements import replacements
 from ddpify.rules.base import Finding

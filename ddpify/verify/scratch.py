@@ -5,25 +5,18 @@ Large files and folders of data are linked, so that gigabytes cost nothing.
 
 from __future__ import annotations
 
-import os
 import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ddpify.belongings import MANY as MANY
+from ddpify.belongings import aim, is_data, left_out
 from ddpify.verify.snapshot import explained
 
 SMALL: Final = 1 << 20  # bytes; larger files are linked
-MANY: Final = 2000  # files; folders of more without code are data, and linked
 NEIGHBOURS: Final = 500  # beside the project; a parent with more is not a folder of projects
-# A folder is taken for data when this many files were seen and none of them was code.
-ENOUGH: Final = 10 * MANY
-LEFT_OUT: Final = frozenset(
-    ".git .hg .svn __pycache__ node_modules .mypy_cache .pytest_cache .ruff_cache .tox .nox"
-    " .ipynb_checkpoints .DS_Store".split()
-)
-ENVIRONMENTS: Final = ("pyvenv.cfg", "conda-meta")  # what only the folder of one holds
 
 
 def copy_project(root: Path, into: Path) -> Path:
@@ -87,7 +80,7 @@ class _Copying:
         if not entries:
             self._to(folder).mkdir(parents=True, exist_ok=True)
         for path in entries:
-            if path not in self.without and not _left_out(path):
+            if path not in self.without and not left_out(path):
                 self._entry(path, data)
 
     def _to(self, path: Path) -> Path:
@@ -98,7 +91,7 @@ class _Copying:
         target = self._to(path)
         if path.is_dir() and not path.is_symlink():
             if not _taken(target) or (target.is_dir() and not target.is_symlink()):
-                self._folder(path, target, data or _is_data(path))
+                self._folder(path, target, data or is_data(path))
         elif not _taken(target) and (path.is_symlink() or path.is_file()):
             target.parent.mkdir(parents=True, exist_ok=True)
             self._file(path, target, data)
@@ -115,7 +108,7 @@ class _Copying:
 
     def _file(self, path: Path, target: Path, data: bool) -> None:
         if path.is_symlink():
-            target.symlink_to(_aim(path, self.root))
+            target.symlink_to(aim(path, self.root))
         elif data or (path.stat().st_size > SMALL and path.suffix != ".py"):
             target.symlink_to(path)
         else:
@@ -124,29 +117,3 @@ class _Copying:
 
 def _taken(path: Path) -> bool:
     return path.is_symlink() or path.exists()
-
-
-def _left_out(path: Path) -> bool:
-    return path.name in LEFT_OUT or any((path / mark).exists() for mark in ENVIRONMENTS)
-
-
-def _is_data(folder: Path) -> bool:
-    """Many files, and no code among them."""
-    count = 0
-    for _, folders, files in os.walk(folder):
-        if any(name.endswith(".py") for name in files):
-            return False
-        folders[:] = [name for name in folders if name not in LEFT_OUT]
-        count += len(files)
-        if count > ENOUGH:
-            break
-    return count > MANY
-
-
-def _aim(link: Path, root: Path) -> str:
-    """Where the copy of a link points: into the copy, if the link points into the project."""
-    text = os.readlink(link)
-    goal = os.path.join(link.parent, text)
-    if not Path(os.path.normpath(goal)).is_relative_to(root):
-        return goal
-    return os.path.relpath(goal, link.parent) if os.path.isabs(text) else text

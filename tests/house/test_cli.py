@@ -12,10 +12,12 @@ import pytest
 
 import ddpify
 from ddpify import cli
+from ddpify.belongings import Belongings
 from ddpify.outcome import Outcome, Refusal
 from ddpify.plan import Change
 from ddpify.settings import Settings
 from ddpify.steps import StepListener
+from ddpify.write import WrittenCopy
 from tests.report.samples import HAND, MAIN, at, outcome
 
 SETTINGS_FLAGS = (
@@ -77,11 +79,12 @@ FLAGS = {
     ),
     "mcp": ["--python"],
     "schema": [],
+    "undo": ["--list"],
     "rule": sorted("--all --format --output-format".split()),
     "verify": sorted(
         "--baseline --checkpoint --color --distributed-only --dtype --full --html --ignore-output "
-        "--json --junit --keep --markdown --neutralise --neutralize --no-color --nproc --overfit --python "
-        "--steps --strategy --summary --timeout --tolerance".split()
+        "--json --junit --keep --markdown --neutralise --neutralize --no-color --nproc --overfit "
+        "--python --steps --strategy --summary --timeout --tolerance".split()
     ),
 }
 
@@ -106,11 +109,13 @@ class Layers:
         self.settings = settings
         return self.result
 
-    def apply(self, changes: Sequence[Change], root: Path) -> None:
+    def apply(self, changes: Sequence[Change], root: Path, command: str) -> tuple[Path, ...]:
         """As ``write.apply``."""
         if self.failure:
             raise WriteError(self.failure)
+        assert command == "ddpify migrate main.py --inplace"
         self.written += [("inplace", root)]
+        return (root / ".ddpify/undo/1",)
 
     def write_to(
         self,
@@ -119,10 +124,11 @@ class Layers:
         out: Path,
         also: Sequence[str],
         force: bool = False,
-    ) -> None:
+    ) -> WrittenCopy:
         """As ``write.write_to``."""
         assert tuple(also) == ("main.py", "data.py")
         self.written += [("output", out)]
+        return WrittenCopy((out / "ddp_utils.py", out / "main.py", out / "data.py"), Belongings())
 
     def dirty_files(self, paths: Sequence[str], root: Path) -> tuple[str, ...]:
         """As ``write.dirty_files``."""
@@ -140,6 +146,7 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layers:
             "apply": fake.apply,
             "write_to": fake.write_to,
             "dirty_files": fake.dirty_files,
+            "tracked": lambda root: frozenset(),
             "WriteError": WriteError,
         },
     }
@@ -254,6 +261,7 @@ def test_inplace_writes_and_says_what_to_run(
     shown = capsys.readouterr().out
     assert "Wrote 2 files:\n  ddp_utils.py\n  main.py\n4 places in 2 files" in shown
     assert "  torchrun --standalone --nproc_per_node=gpu main.py\n" in shown
+    assert "are in .ddpify/undo/1/before.\nTake it back: ddpify undo\n" in shown
     assert "@@" not in shown
 
 
@@ -262,7 +270,9 @@ def test_output_writes_elsewhere_and_names_the_new_place(
 ) -> None:
     assert cli.main(["migrate", "-o", "out", "main.py"]) == 0
     assert layers.written == [("output", Path("out"))]
-    assert "nproc_per_node=gpu out/main.py\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "  cd out && torchrun --standalone --nproc_per_node=gpu main.py\n" in shown
+    assert "\nCopied 1 file more, unchanged.\n" in shown
 
 
 def test_inplace_stops_on_uncommitted_changes_unless_forced(

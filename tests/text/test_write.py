@@ -140,16 +140,6 @@ def test_an_error_while_writing_names_the_file(
     assert str(caught.value) == "pkg/b.py: cannot be written (No space left on device)"
 
 
-@pytest.mark.parametrize("kind", ["new", "old"])
-def test_a_leftover_of_ours_is_not_overwritten(project: Path, kind: str) -> None:
-    leftover = project / f".a.py.{os.getpid()}.ddpify-{kind}"
-    leftover.write_text("precious")
-    with pytest.raises(WriteError, match="File exists"):
-        apply(BOTH, project)
-    assert (project / "a.py").read_text() == "a\n"
-    assert leftover.read_text() == "precious"
-
-
 def lock(path: Path) -> None:
     path.chmod(path.stat().st_mode & ~0o222)
 
@@ -182,12 +172,18 @@ def test_what_cannot_be_written_is_said_before_anything_is(
 def test_a_copy_of_the_project(project: Path, tmp_path: Path) -> None:
     (project / "run.sh").write_text("run\n")
     (project / "run.sh").chmod(0o755)
-    (project / "other.txt").write_text("not ours")
+    (project / "other.txt").write_text("whoever reads it")
     before = contents(project)
     out = tmp_path / "out" / "deep"
     write_to(BOTH, project, out, ["a.py", "pkg/b.py", "run.sh"])
     copy = {path: text for path, text in contents(out).items() if text != "/"}
-    assert copy == {"a.py": "A\n", "pkg/b.py": "B\n", "new/deep/c.py": "C\n", "run.sh": "run\n"}
+    assert copy == {
+        "a.py": "A\n",
+        "pkg/b.py": "B\n",
+        "new/deep/c.py": "C\n",
+        "run.sh": "run\n",
+        "other.txt": "whoever reads it",
+    }
     assert (out / "run.sh").stat().st_mode == (project / "run.sh").stat().st_mode
     assert contents(project) == before
 
@@ -254,12 +250,12 @@ def test_without_git_nothing_is_dirty(project: Path, monkeypatch: pytest.MonkeyP
 def test_the_writer_leaves_the_owner(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owners = []
 
-    def refuse(path: Path, user: int, group: int) -> None:
+    def refuse(path: Path, user: int, group: int, **_: object) -> None:
         owners.append((user, group))
         raise PermissionError(1, "not permitted")
 
     monkeypatch.setattr(write.os, "chown", refuse)
     was = (project / "a.py").stat()
     apply(BOTH[:1], project)
-    assert owners == [(was.st_uid, was.st_gid)]
+    assert owners == [(was.st_uid, was.st_gid)] * 2, "of the backup and of the new file"
     assert (project / "a.py").read_text() == "A\n"

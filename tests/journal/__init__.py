@@ -1,0 +1,1 @@
+"""The journal: writes that are cut off, and those that are undone."""
