@@ -70,6 +70,7 @@ OURS: dict[str, set[str]] = {
     # What differs between DDP and FSDP, as data.
     "strategies": {"settings", "strategies"},
     "names": set(),
+    "links": set(),
     "site": set(),
     "programs": set(),
     "roots": {"installs", "python"},
@@ -125,16 +126,17 @@ OURS: dict[str, set[str]] = {
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.
     "checking": {"checking", "programs", "rules.base", "roots", "settings", "site"},
     "checking.cache": {"__version__", "checking", "programs", "rules.base"},
-    "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
+    "checking.catalogue": {"checking.model", "rules.base", "rules.examples", "rules.registry"},
     "checking.copies": {"launching", "rules.base", "vendor"},
     "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"},
     "checking.fixing": {"checking.suppress", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
     | {"write"},
-    "report": DATA | {"report", "checking.causes", "checking.model"},
-    "report.rule": DATA | {"names", "report"},
-    "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
+    "report": DATA | {"report", "checking.causes", "checking.model", "links"},
+    "report.pair": {"names", "rules.base"},
+    "report.rule": DATA | {"links", "report"},
+    "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model", "links"},
     **{
         f"report.{name}": DATA | PLAN | {"report"}
         for name in "plan plan_json plan_scaling plan_sections plan_tables".split()
@@ -174,7 +176,7 @@ OURS: dict[str, set[str]] = {
     "verify.scalars": {"verify.evidence", "verify.interpreter"},
     "verify.checks": VERIFY,
     "verify.causes": VERIFY | {"rules.registry", "rules.base"},
-    "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
+    "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "links", "names"},
     "verify.pairing": {
         "facts.model",
         "names",
