@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 READY := $(VENV)/ready
 
-.PHONY: test lint types browser pytest golden gpu demo clean
+.PHONY: test lint types browser pytest golden gpu demo docs pictures dist clean
 
 test: lint types pytest
 
@@ -44,6 +44,23 @@ golden: $(READY)
 
 demo: $(READY)
 	@$(BIN)/python fixtures/demo.py
+
+# The site, into build/site; the tests build it, too. With a server: `.venv/bin/python -m mkdocs serve`.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
+# The report that the tutorial shows, of a run of now.
+pictures: $(READY) browser
+	$(BIN)/python docs/pictures/make.py
+
+# Wheel and sdist, as the release workflow builds and checks them, in an environment of its own.
+dist: $(READY)
+	rm -rf build dist
+	$(PYTHON) -m venv $(VENV)/dist
+	$(VENV)/dist/bin/pip install --quiet build twine
+	$(VENV)/dist/bin/python -m build --outdir dist .
+	$(VENV)/dist/bin/twine check --strict dist/*
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

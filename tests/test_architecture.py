@@ -83,6 +83,7 @@ OURS: dict[str, set[str]] = {
     "strategies": {"settings", "strategies"},
     "names": set(),
     "schemas": set(),
+    "links": set(),
     "site": set(),
     "programs": set(),
     "steps": set(),
@@ -151,7 +152,7 @@ OURS: dict[str, set[str]] = {
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.
     "checking": {"checking", "programs", "rules.base", "roots", "settings", "site", "steps"},
     "checking.cache": {"__version__", "checking", "programs", "rules.base"},
-    "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
+    "checking.catalogue": {"checking.model", "rules.base", "rules.examples", "rules.registry"},
     "checking.lookup": {"checking.catalogue", "rules.base"},
     "checking.copies": {"launching", "rules.base", "vendor"},
     "checking.hearing": {"checking", "rules.base", "settings", "source"},
@@ -160,13 +161,14 @@ OURS: dict[str, set[str]] = {
     "checking.noqa": {"checking.suppress", "launchers"},
     "checking.actions": {"checking", "launchers", "plan", "roots", "rules.base", "settings"}
     | {"source", "steps", "write"},
-    "report": DATA | {"report", "checking.causes", "checking.model", "terminal"},
+    "report": DATA | {"report", "checking.causes", "checking.model", "links", "terminal"},
     "report.settings": {"settings"},
     "report.hunks": DATA | {"names"},
     "report.by_hand": DATA | {"report", "checking.catalogue"},
-    "report.rule": DATA | {"names", "report"},
+    "report.pair": {"names", "rules.base"},
+    "report.rule": DATA | {"links", "report"},
     "report.way_back": DATA | {"belongings", "report"},
-    "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
+    "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model", "links"},
     **{
         f"report.{name}": DATA | PLAN | {"report", "terminal"}
         for name in "plan plan_json plan_scaling plan_sections plan_tables".split()
@@ -209,7 +211,7 @@ OURS: dict[str, set[str]] = {
     "verify.scalars": {"verify.evidence", "verify.interpreter"},
     "verify.checks": VERIFY | {"names"},
     "verify.causes": VERIFY | {"rules.registry", "rules.base"},
-    "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
+    "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "links", "names"},
     "verify.pairing": {
         "advice.undivided",
         "facts.model",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ddpify.checking.model import Named
 from ddpify.rules.base import Example, Rule, Severity
+from ddpify.rules.examples import started
 from ddpify.rules.registry import all_rules, conversions
 
 _OWN = (
@@ -31,6 +32,8 @@ _OWN = (
         "torchrun starts one process per GPU.",
         "https://docs.pytorch.org/docs/stable/elastic/run.html",
         severity=Severity.WARNING,
+        bad=(started.PLAINLY_STARTED,),
+        good=(started.STARTED,),
     ),
     Rule(
         "DDP005",
@@ -49,6 +52,8 @@ _OWN = (
         'devices="auto" takes them all, and on one device does what devices=1 did.',
         "https://lightning.ai/docs/pytorch/stable/common/trainer.html",
         severity=Severity.WARNING,
+        bad=(started.ONE_DEVICE,),
+        good=(started.ALL_DEVICES,),
     ),
     Rule(
         "DDP961",
@@ -58,6 +63,8 @@ _OWN = (
         "not.",
         "lightning.pytorch.plugins.layer_sync.TorchSyncBatchNorm",
         severity=Severity.WARNING,
+        bad=(started.UNSYNCED,),
+        good=(started.SYNCED,),
     ),
     Rule(
         "DDP963",
@@ -66,6 +73,8 @@ _OWN = (
         "started. CUDA_VISIBLE_DEVICES=0 shows it one, and a Slurm job of one task is one process.",
         "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html",
         severity=Severity.WARNING,
+        bad=(started.PINNED,),
+        good=(started.UNPINNED,),
     ),
     Rule(
         "DDP964",
@@ -74,6 +83,8 @@ _OWN = (
         "the weights of the others: DDP ends with an error unless it looks for such weights.",
         "lightning.pytorch.strategies.DDPStrategy; measured",
         severity=Severity.WARNING,
+        bad=(started.NOT_LOOKING,),
+        good=(started.LOOKING,),
     ),
 )
 

@@ -9,6 +9,7 @@ import click
 
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
+from ddpify.links import hyperlink
 from ddpify.rules.base import Finding, Severity
 
 _COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
@@ -27,7 +28,8 @@ def headline(found: Finding, checked: Checked, color: bool) -> str:
     """``path:line:column: severity CODE [*] message``; the star: there is a safe fix."""
     span = found.site.span
     rule = f"{found.severity.value} {found.rule}"
-    rule = click.style(rule, fg=_COLORS[found.severity], bold=True) if color else rule
+    if color:
+        rule = hyperlink(click.style(rule, fg=_COLORS[found.severity], bold=True), found.rule)
     star = "[*] " if checked.safe(found) else ""
     path = click.style(found.site.path, bold=True) if color else found.site.path
     return f"{path}:{span.line}:{span.column + 1}: {rule} {star}{found.message}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ddpify.links import rule_page
 from ddpify.outcome import Outcome
 from ddpify.report.hunks import FileDiff, Hunk, file_diffs
 from ddpify.report.text import followed, left_by_hand
@@ -53,7 +54,7 @@ def _file(diff: FileDiff) -> Iterator[str]:
         else:
             yield from _fenced(hunk)
         yield ""
-        yield from (f"- **{rule}** {reason}" for rule, reason in hunk.reasons)
+        yield from (f"- [**{rule}**]({rule_page(rule)}) {reason}" for rule, reason in hunk.reasons)
 
 
 def _fenced(hunk: Hunk) -> Iterator[str]:

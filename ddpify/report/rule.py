@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from ddpify.names import CORE, METRICS
+from ddpify.links import rule_page
+from ddpify.report.pair import pair
 from ddpify.rules.base import Example, Rule
-
-_HELPERS = (CORE, METRICS)
 
 
 def page(rule: Rule) -> str:
@@ -20,21 +19,14 @@ def page(rule: Rule) -> str:
 def pages(rules: Sequence[Rule]) -> str:
     """All rules as one Markdown page, with a table of them."""
     rows = (
-        f"| [{r.id}](#{r.id.lower()}-{r.name}) | {r.name} | {r.severity.value} | {_fixable(r)} |"
+        f"| [{r.id}](#{r.id.lower()}-{r.name}) | {r.name} | {r.severity.value} | {fixable(r)} |"
         for r in rules
     )
     head = ("# Rules", "", "| code | name | severity | fix |", "|---|---|---|---|", *rows, "")
     return "\n".join((*head, *(page(rule) for rule in rules)))
 
 
-def index(rules: Sequence[Rule]) -> str:
-    """A line for each rule: what happens, in a sentence."""
-    rows = (f"| {r.id} | {r.name} | {r.severity.value} | {_sentence(r)} |" for r in rules)
-    head = "| code | name | severity | what happens |\n|---|---|---|---|\n"
-    return head + "".join(f"{row}\n" for row in rows)
-
-
-def _sentence(rule: Rule) -> str:
+def sentence(rule: Rule) -> str:
     """The first of its reasons; a dot within brackets or a name ends none."""
     match = re.match(r"(?:\([^)]*\)|`[^`]*`|.)+?[.](?=\s+[A-Z`(]|$)", rule.why)
     return (match.group() if match else rule.why).replace("|", "\\|")
@@ -51,7 +43,7 @@ def render_json(rules: Sequence[Rule], listed: bool) -> str:
             "code": rule.id,
             "name": rule.name,
             "severity": rule.severity.value,
-            "fix": _fixable(rule),
+            "fix": fixable(rule),
             "why": rule.why,
             "source": rule.source,
             "bad": [dict(example.files) for example in rule.bad],
@@ -65,26 +57,18 @@ def render_json(rules: Sequence[Rule], listed: bool) -> str:
 def _page(rule: Rule) -> Iterator[str]:
     yield f"## {rule.id} {rule.name}"
     yield ""
-    yield f"Severity: {rule.severity.value}. Fix: {_fixable(rule)}."
+    yield f"Severity: {rule.severity.value}. Fix: {fixable(rule)}."
     yield ""
     yield f"{rule.why}"
     yield ""
     yield f"Source: {rule.source}"
     yield ""
-    if rule.bad:
-        yield from _example("Wrong", _telling(rule.bad))
-    if rule.good:
-        yield from _example("Right", _telling(rule.good))
-
-
-def _telling(examples: Sequence[Example]) -> Example:
-    """One as people write it by hand, if there is one, rather than one that ddpify migrated."""
-    by_hand = (
-        one
-        for one in examples
-        if not any(name in text for _, text in one.files for name in _HELPERS)
-    )
-    return next(by_hand, examples[0])
+    yield f"Page: {rule_page(rule.id)}"
+    yield ""
+    shown = pair(rule)
+    if shown:
+        yield from _example("Wrong", shown.wrong)
+        yield from _example("Right", shown.right)
 
 
 def _example(title: str, example: Example) -> Iterator[str]:
@@ -100,5 +84,6 @@ def _example(title: str, example: Example) -> Iterator[str]:
         yield ""
 
 
-def _fixable(rule: Rule) -> str:
+def fixable(rule: Rule) -> str:
+    """What a fix of this rule may do."""
     return "safe, where there is one" if rule.safe else "unsafe, where there is one"

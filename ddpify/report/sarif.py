@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from urllib.parse import quote
 from ddpify import __version__
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
+from ddpify.links import SITE, rule_page
 from ddpify.plan import Change
 from ddpify.report.fingerprints import fingerprints
 from ddpify.report.replacements import replacements
@@ -27,7 +27,6 @@ SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
-_DOCUMENTATION = "https://docs.pytorch.org/docs/stable/distributed.html"
 _BASE = "SRCROOT"
 
 Fixes = Callable[[Sequence[Finding]], Sequence[Change]]
@@ -53,15 +52,9 @@ def _driver(rules: Sequence[Rule]) -> dict[str, Any]:
     return {
         "name": "ddpify",
         "semanticVersion": __version__,
-        "informationUri": _DOCUMENTATION,
+        "informationUri": SITE,
         "rules": [_rule(rule) for rule in rules],
     }
-
-
-def help_uri(rule: Rule) -> str:
-    """The page on which a rule rests."""
-    url = re.search(r"https?://[^\s,;)\"'>]+", rule.source)
-    return url.group().rstrip(".") if url else _DOCUMENTATION
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
@@ -71,7 +64,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": rule.name.replace("-", " ")},
         "fullDescription": {"text": rule.why},
         "help": {"text": f"{rule.why}\n\nSource: {rule.source}", "markdown": page(rule)},
-        "helpUri": help_uri(rule),
+        "helpUri": rule_page(rule.id),
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"tags": ["distributed-training"]},
     }

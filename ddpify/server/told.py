@@ -13,8 +13,8 @@ from pygls.workspace import PositionCodec
 
 from ddpify.checking.catalogue import catalogue
 from ddpify.checking.codes import UNUSED
+from ddpify.links import rule_page
 from ddpify.report.rule import page
-from ddpify.report.sarif import help_uri
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.site import Site, Span
 
@@ -77,7 +77,7 @@ def diagnostic(found: Finding, file: Path, places: Places) -> types.Diagnostic:
         message="\n".join(part for part in (found.message, found.advice) if part),
         severity=_SEVERITIES[found.severity],
         code=found.rule,
-        code_description=types.CodeDescription(help_uri(rule)) if rule is not None else None,
+        code_description=types.CodeDescription(rule_page(rule.id)) if rule is not None else None,
         source="ddpify",
         related_information=hops or None,
         tags=[types.DiagnosticTag.Unnecessary] if found.rule == UNUSED else None,

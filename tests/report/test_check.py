@@ -10,6 +10,7 @@ from xml.etree import ElementTree as xml
 import pytest
 
 from ddpify.checking.model import Checked
+from ddpify.links import rule_page
 from ddpify.programs import Program, Skipped
 from ddpify.report import check_json, concise, findings, github, gitlab, junit, statistics
 from ddpify.rules.base import Severity
@@ -97,8 +98,17 @@ def test_text() -> None:
 
 def test_colour_says_the_same() -> None:
     colored = findings.render(ALL, color=True)
-    assert "\x1b[31m\x1b[1merror DDP801\x1b[0m rank 0" in colored
-    assert "\x1b[33m\x1b[1mwarning DDP601\x1b[0m [*]" in colored
+    assert f"{_link('DDP801')}\x1b[31m\x1b[1merror DDP801\x1b[0m{_END} rank 0" in colored
+    assert f"{_link('DDP601')}\x1b[33m\x1b[1mwarning DDP601\x1b[0m{_END} [*]" in colored
+    assert _END not in findings.render(ALL)
+
+
+_END = "\x1b]8;;\x1b\\"
+
+
+def _link(code: str) -> str:
+    """What a terminal takes for the beginning of a link (OSC 8)."""
+    return f"\x1b]8;;{rule_page(code)}\x1b\\"
 
 
 def test_source_frames() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ddpify.links import rule_page
 from ddpify.plan import Change
 from ddpify.report import diff, markdown
 from ddpify.report.hunks import file_diff, file_diffs
@@ -115,10 +116,12 @@ def test_copies_of_the_helpers_come_last_and_may_be_folded(tmp_path: Path) -> No
 def test_markdown_has_headings_fences_reasons_and_what_is_left(tmp_path: Path) -> None:
     text = markdown.render(outcome(tmp_path))
     assert text.startswith("## ddpify: `main.py` under torchrun, 2 files to change\n")
-    assert "### `ddp_utils.py` (new)\n\n60 lines, not shown here.\n\n- **D002** the helpers" in text
+    new = "### `ddp_utils.py` (new)\n\n60 lines, not shown here.\n\n"
+    assert f"{new}- [**D002**]({rule_page('D002')}) the helpers" in text
     assert "```diff\n@@ -1,5 +1,6 @@\n import torch\n" in text
     assert "+    set_epoch(loader, epoch)\n" in text
-    assert "- **D201** an epoch needs its own order\n- **D501** every rank prints\n" in text
+    epoch = f"- [**D201**]({rule_page('D201')}) an epoch needs its own order\n"
+    assert f"{epoch}- [**D501**]({rule_page('D501')}) every rank prints\n" in text
     assert "- `main.py:20` D402 the loss is a sum over the batch. Divide it by" in text
     assert "- `main.py:7` D201, D501 both want this line" in text
     assert "- `main.py:9` the model comes from a registry" in text

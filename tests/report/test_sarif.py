@@ -14,6 +14,7 @@ import pytest
 from ddpify import __version__
 from ddpify.checking.catalogue import catalogue
 from ddpify.checking.model import Checked
+from ddpify.links import rule_page
 from ddpify.plan import Change
 from ddpify.report import sarif
 from ddpify.rules.base import Finding
@@ -47,7 +48,7 @@ def test_rules_are_described_once_and_pointed_to() -> None:
     assert (driver["name"], driver["semanticVersion"]) == ("ddpify", __version__)
     (rule,) = driver["rules"]
     assert (rule["id"], rule["name"]) == ("DDP601", "SaveOnEveryRank")
-    assert rule["helpUri"].startswith("https://")
+    assert rule["helpUri"] == rule_page("DDP601")
     assert "```python" in rule["help"]["markdown"]
     assert [result["ruleIndex"] for result in run["results"]] == [0, 0]
     assert [result["ruleId"] for result in run["results"]] == ["DDP601", "DDP601"]

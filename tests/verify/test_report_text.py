@@ -8,6 +8,7 @@ from dataclasses import replace
 import click
 import pytest
 
+from ddpify.links import rule_page
 from ddpify.verify.report import markdown, text, words
 from ddpify.verify.verdict import Check, Ending, Verdict
 from tests.verify import samples
@@ -156,7 +157,10 @@ def test_the_comment_holds_verdict_checks_causes_and_setup() -> None:
         "skipped",
         "info",
     ]
-    assert "### Likely cause: DDP401 The loss is a sum over the batch" in shown
+    assert (
+        f"### Likely cause: [DDP401]({rule_page('DDP401')}) The loss is a sum over the batch"
+        in shown
+    )
     assert "- `` train.py:38: the loss is reduced with 'sum' | see `reduction` ``" in shown
     assert "<summary>What was run</summary>" in shown
     assert markdown.render(samples.passing()).startswith("## ✅ 2 processes train the same model.")

@@ -214,6 +214,17 @@ RULE = Rule(
     ),
     good=(
         *CORRECT,
+        changed(  # those of each rank
+            SCRIPT,
+            *RESUMES,
+            (SAVES[0][0], SAVES[0][1].replace("  # DDP609", "")),
+            ("save_on_main(state,", "save_on_main(with_rank_streams(state),"),
+            (
+                'set_rng_state(old["rng"])\n',
+                'set_rng_state(old["rng"])\n            restore_rank_streams(old)\n',
+            ),
+            ("    save_on_main,\n", "    restore_rank_streams, save_on_main, with_rank_streams,\n"),
+        ),
         changed(  # at the end of an epoch
             SCRIPT,
             (

@@ -116,6 +116,15 @@ RULE = Rule(
     ),
     good=(
         *CORRECT,
+        changed(  # those of this step
+            SINGLE,
+            ("import argparse\n", "import argparse\nimport random\n"),
+            (
+                _LOSS,
+                "            kept = []\n            kept.append(signal.cuda())\n"
+                f"            objective += net(random.choice(kept)).square().mean()\n{_LOSS}",
+            ),
+        ),
         changed(  # a list of this step
             SINGLE,
             (

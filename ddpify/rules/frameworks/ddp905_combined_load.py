@@ -20,6 +20,10 @@ _READ = """    weights, moments = {}, {}
         weights, moments = saved["model"], saved["optimizer"]
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
 """
+_READ_BY_ALL = """    saved = torch.load("last.pt", map_location="cpu")
+    weights, moments = saved["model"], saved["optimizer"]
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+"""
 _BOTH = """    set_state_dict(  # DDP905
         model,
         optimizer,
@@ -100,6 +104,14 @@ RULE = Rule(
         ),
     ),
     good=(
+        changed(  # every rank reads
+            SHARDED,
+            (
+                "from torch.distributed.fsdp",
+                _FROM + "StateDictOptions, set_state_dict\nfrom torch.distributed.fsdp",
+            ),
+            ("    for epoch", _READ_BY_ALL + _BOTH.replace("  # DDP905", "") + "    for epoch"),
+        ),
         changed(
             SHARDED,
             (

@@ -131,6 +131,16 @@ RULE = Rule(
         ),
     ),
     good=(
+        trained(
+            loop="""
+            optimizer.zero_grad()
+            for part, (x, y) in enumerate(islice(loader, 4)):
+                with nullcontext() if part == 3 else model.no_sync():
+                    (F.cross_entropy(model(x), y) / 4).backward()
+            optimizer.step()
+            """,
+            top="from itertools import islice",
+        ),
         *CORRECT,
         changed(  # another step where a setting says so: each batch is one of its own
             SCRIPT,

@@ -75,6 +75,13 @@ RULE = Rule(
     good=(
         trained(loop="""
             for x, y in loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            """),
+        trained(loop="""
+            for x, y in loader:
                 x.requires_grad_(True)
                 out = model(x)
                 (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)

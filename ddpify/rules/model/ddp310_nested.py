@@ -158,6 +158,10 @@ RULE = Rule(
     ),
     good=(
         trained("""
+            model = DDP(nn.Linear(16, 4))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """),
+        trained("""
             model = nn.Linear(16, 4)
             if dist.get_world_size() > 1:
                 model = DDP(model)

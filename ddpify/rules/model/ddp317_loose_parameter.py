@@ -76,6 +76,13 @@ _MODULE = """class Heated(nn.Module):
 
 def main():
 """
+_GLOBAL = "HEAT = nn.Parameter(torch.ones(1))  # DDP317\n"
+_OF_MODULE = changed(
+    SINGLE,
+    ("def main():\n", _MODULE),
+    ("nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))", "Heated(nn.Linear(16, 4))"),
+    (_OPT, "    adam = torch.optim.Adam([net.heat, *net.body.parameters()])\n"),
+)
 
 RULE = Rule(
     "DDP317",
@@ -100,17 +107,16 @@ RULE = Rule(
             ),
             _HEATED,
         ),
+        changed(  # a global one: no module has registered it
+            _OF_MODULE,
+            ("class Heated", f"{_GLOBAL}\n\nclass Heated"),
+            ("        self.heat = nn.Parameter(torch.ones(1))\n", ""),
+            ("self.body(x) * self.heat", "self.body(x) * HEAT"),
+            ("[net.heat, *", "[HEAT, *"),
+        ),
     ),
     good=(
         *CORRECT,
-        changed(
-            SINGLE,
-            ("def main():\n", _MODULE),
-            (
-                "nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))",
-                "Heated(nn.Linear(16, 4))",
-            ),
-            (_OPT, "    adam = torch.optim.Adam([net.heat, *net.body.parameters()])\n"),
-        ),
+        _OF_MODULE,
     ),
 )

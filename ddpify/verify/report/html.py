@@ -13,6 +13,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ddpify import __version__
+from ddpify.links import rule_page
 from ddpify.names import HEADER_PREFIX
 from ddpify.report.hunks import FileDiff, file_diffs
 from ddpify.verify.checks.pairs import Worst
@@ -82,7 +83,11 @@ def render(verification: Verification) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        line=words.printable, block=words.block, size=words.size, duration=words.duration
+        line=words.printable,
+        block=words.block,
+        size=words.size,
+        duration=words.duration,
+        rule_page=rule_page,
     )
     page = environment.get_template("page.html.jinja").render(**_context(verification))
     return page.encode("utf-8", "replace").decode()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from html import escape
 
+from ddpify.links import rule_page
 from ddpify.verify.report import words
 from ddpify.verify.verdict import Cause, Check, Verdict, Verification
 
@@ -65,7 +66,7 @@ def _row(check: Check) -> str:
 
 def _cause(cause: Cause, number: int) -> Iterator[str]:
     label = "Or" if number else "Likely cause:"
-    yield f"### {label} {escaped(cause.rule)} {escaped(cause.title)}"
+    yield f"### {label} [{escaped(cause.rule)}]({rule_page(cause.rule)}) {escaped(cause.title)}"
     yield ""
     yield f"**Measured:** {escaped(cause.evidence)}"
     yield ""
