@@ -100,6 +100,15 @@ dist.broadcast(chosen, 0)
 stop = bool(chosen.item())  # rank 0's decision, on all ranks
 """,
 }
+# What is not followed, in the words of its refusal, and how it would be.
+FOLLOWED: Final = {
+    "do not come from a DataLoader": "take the batches from a DataLoader that is bound to a name "
+    "before the loop",
+    "no optimizer that can be followed": "bind an optimizer of torch.optim to a name, and call its "
+    "step() in the loop",
+    "the model whose parameters are stepped": "bind the model to a name before its optimizer is "
+    "made of its parameters()",
+}
 # The least that distributes a program by hand, from its beginning to its end.
 WHOLE: Final = """\
 import os
