@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -27,5 +28,7 @@ def mcp(folders: tuple[Path, ...], python: str) -> int:
         from ddpify.assistants.server import serve
     except ImportError as error:  # or one of another major version
         raise Stop("it needs the package mcp, 2 or newer: pip install 'ddpify[mcp]'") from error
+    if sys.stdin.isatty():
+        click.echo("ddpify: waiting for an assistant on standard input; Ctrl-C ends it.", err=True)
     serve(folders or (Path(),), python).run("stdio")
     return CLEAN

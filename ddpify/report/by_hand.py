@@ -9,21 +9,20 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ddpify.outcome import Outcome, Refusal
 from ddpify.plan import Change
 from ddpify.report.hunks import lines_of
-from ddpify.report.recipes import MIGRATED, PLAIN, WHOLE
+from ddpify.report.recipes import FOLLOWED, MIGRATED, PLAIN, WHOLE
 from ddpify.rules.base import Finding, Rule
 from ddpify.site import Site, Span
 
 _PLACE = re.compile(r"(?P<path>[^:\n]+):(?P<line>\d+): ")
 _DISTRIBUTED = "already distributed"
-_AGAIN = "say it so that it can be followed, and run `ddpify migrate` again; or write the "
-_AGAIN += "distributed program by hand, as in `code`"
+_AGAIN = "and run `ddpify migrate` again; or distribute the program by hand, as in `code`"
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,10 @@ class Instruction:
     proof: tuple[str, ...]
 
 
-def instructions(outcome: Outcome, written: bool = False) -> tuple[Instruction, ...]:
+def instructions(outcome: Outcome, written: Sequence[Path] = ()) -> tuple[Instruction, ...]:
     """Of all that was refused; where nothing was, of findings without a fix and of clashes.
 
-    ``written``: the changes are in the files.
+    ``written`` are the files that the changes are in.
     """
     teller = _Teller(outcome, written)
     found = teller.refused() if outcome.refusals else teller.left()
@@ -57,8 +56,8 @@ def instructions(outcome: Outcome, written: bool = False) -> tuple[Instruction, 
 
 
 class _Teller:
-    def __init__(self, outcome: Outcome, written: bool) -> None:
-        self._outcome = outcome
+    def __init__(self, outcome: Outcome, written: Sequence[Path]) -> None:
+        self._outcome, self._written = outcome, written
         changes = {one.path: one for one in outcome.changes if one.before is not None}
         self._changes = changes if written else {}
         self._known: dict[str, Rule] | None = None
@@ -81,7 +80,9 @@ class _Teller:
             elif what.startswith(_DISTRIBUTED):
                 yield self._instruction(site, what=what)
             else:
-                yield self._instruction(site, what=what, write=_AGAIN, code=WHOLE)
+                ways = (way for said, way in FOLLOWED.items() if said in what)
+                way = next(ways, "write it so that it can be followed")
+                yield self._instruction(site, what=what, write=f"{way}, {_AGAIN}", code=WHOLE)
 
     def _of(self, found: Finding, site: Site, code: str, accept: str = "") -> Instruction:
         return self._instruction(
@@ -130,11 +131,17 @@ class _Teller:
     def _proof(self, rule: str) -> tuple[str, ...]:
         """Read as several ranks would run it, then run, against the program as it was."""
         chosen = ["--select", rule] if rule and not self._outcome.refusals else []
-        root = self._outcome.root.resolve()
-        in_git = any((folder / ".git").exists() for folder in (root, *root.parents))
-        baseline = "HEAD" if in_git else "COPY_OF_THE_ORIGINAL"
-        runs = (["ddpify", "verify", e, "--baseline", baseline] for e in self._outcome.entries)
+        against = ["--baseline", self._original()]
+        runs = (["ddpify", "verify", entry, *against] for entry in self._outcome.entries)
         return tuple(map(shlex.join, (["ddpify", "check", *chosen], *runs)))
+
+    def _original(self) -> str:
+        """Where the program is as it was: beside what was written elsewhere, or committed."""
+        root = self._outcome.root.resolve()
+        if any(not file.resolve().is_relative_to(root) for file in self._written):
+            return str(root)
+        in_git = any((folder / ".git").exists() for folder in (root, *root.parents))
+        return "HEAD" if in_git else "COPY_OF_THE_ORIGINAL"
 
 
 def _placed(refusal: Refusal) -> tuple[Site | None, str]:

@@ -39,7 +39,7 @@ def render(outcome: Outcome, written: Sequence[Path] = ()) -> str:
             {**(place(refusal.site) if refusal.site else {}), "message": refusal.message}
             for refusal in outcome.refusals
         ],
-        "by_hand": [asdict(one) for one in instructions(outcome, bool(written))],
+        "by_hand": [asdict(one) for one in instructions(outcome, written)],
         "followed": _followed(outcome.account),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -72,9 +72,21 @@ if fine.item():  # the same on all ranks
     optimizer.step()
 """,
     "DDP406": """\
-from torch.distributed.nn.functional import all_gather
-rows = torch.cat(all_gather(rows))  # of all ranks, with gradient; as many on each
-loss = objective(rows)  # of the whole batch, on every rank
+class WholeBatch(torch.autograd.Function):  # the rows of all ranks, with gradient
+    @staticmethod
+    def forward(ctx, rows):  # as many on each rank
+        parts = [torch.empty_like(rows) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, rows.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        gradient = gradient.contiguous()
+        dist.all_reduce(gradient)
+        return gradient.chunk(dist.get_world_size())[dist.get_rank()]
+
+
+loss = objective(WholeBatch.apply(rows))  # of the whole batch, the same on every rank
 """,
     "DDP702": """\
 mean = value.detach().clone()
@@ -87,6 +99,15 @@ chosen = torch.tensor(float(stop), device=device)
 dist.broadcast(chosen, 0)
 stop = bool(chosen.item())  # rank 0's decision, on all ranks
 """,
+}
+# What is not followed, in the words of its refusal, and how it would be.
+FOLLOWED: Final = {
+    "do not come from a DataLoader": "take the batches from a DataLoader that is bound to a name "
+    "before the loop",
+    "no optimizer that can be followed": "bind an optimizer of torch.optim to a name, and call its "
+    "step() in the loop",
+    "the model whose parameters are stepped": "bind the model to a name before its optimizer is "
+    "made of its parameters()",
 }
 # The least that distributes a program by hand, from its beginning to its end.
 WHOLE: Final = """\
@@ -105,6 +126,10 @@ if gpus:
     torch.cuda.set_device(device)
 sampler = DistributedSampler(dataset, shuffle=True)
 loader = DataLoader(dataset, batch_size=batch_size // world_size, sampler=sampler)
+# batches that come from no loader: every rank makes them, rank 0's count, each takes its rows
+# for tensor in batch:
+#     dist.broadcast(tensor, 0)
+# batch = [tensor.chunk(world_size)[rank] for tensor in batch]
 model = DistributedDataParallel(model.to(device), device_ids=[device.index] if gpus else None)
 for epoch in range(epochs):
     sampler.set_epoch(epoch)

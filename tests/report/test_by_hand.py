@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ddpify import cli
+from ddpify import cli, reading
 from ddpify.checking.catalogue import catalogue
-from ddpify.report.recipes import MIGRATED, PLAIN, WHOLE
+from ddpify.report.recipes import FOLLOWED, MIGRATED, PLAIN, WHOLE
 from tests.projects import put, put_fixture
 
 CODES = {rule.id for rule in catalogue()}
@@ -31,6 +31,24 @@ def test_code_is_python_and_is_for_a_rule(recipes: dict[str, str]) -> None:
     for rule, code in recipes.items():
         assert rule in CODES
         ast.parse(code)
+
+
+@pytest.mark.parametrize("said", FOLLOWED)
+def test_how_to_be_followed_is_said_of_refusals_that_there_are(said: str) -> None:
+    assert said in Path(reading.__file__).read_text()
+
+
+def test_what_was_written_elsewhere_is_compared_with_where_it_comes_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = put_fixture("gan", tmp_path / "gan")
+    command = ["migrate", "-o", str(tmp_path / "out"), "--format=json", str(script)]
+    assert cli.main(command) == cli.CLEAN
+    (one,) = json.loads(capsys.readouterr().out)["by_hand"]
+    assert one["proof"][1] == f"ddpify verify main.py --baseline {script.parent}"
+    assert (tmp_path / "out/main.py").read_text().splitlines()[one["line"] - 1].strip() == one[
+        "text"
+    ]
 
 
 def test_of_what_was_migrated_lines_are_those_that_were_written(

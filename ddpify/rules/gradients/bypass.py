@@ -23,6 +23,7 @@ from ddpify.rules.shared.wrapped import (
     wraps,
 )
 
+_NEW = frozenset(f"torch.{name}" for name in "empty full ones rand randn zeros".split())
 _READ = ("torch.", "builtins.")  # what these do with a model that they are given is known
 
 
@@ -95,7 +96,28 @@ def _computes(call: RankCall, wrap: Wrap) -> bool:
     things = [thing for thing in call.receiver.things if not _of_other_wrapper(thing)]
     if not things or not all(wrap.holds(thing) for thing in things):
         return False
+    if _makes_new(call):
+        return False
     return call.method not in PLAIN and comes_after(call, wrap) and not _is_bare(call)
+
+
+def _makes_new(call: RankCall) -> bool:
+    """Whether a method asks its object for sizes only, of what it makes: a state of zeros."""
+    if call.target is None or not call.target.parameters:
+        return False
+    own = call.target.parameters[0]
+    made = (n for n in ast.walk(call.target.node) if _is_of_none(n))
+    sizes = {id(part) for one in made for part in ast.walk(one)}
+    uses = [n for n in ast.walk(call.target.node) if isinstance(n, ast.Name) and n.id == own]
+    return bool(sizes) and all(id(use) in sizes for use in uses)
+
+
+def _is_of_none(node: ast.AST) -> bool:
+    """``torch.zeros(rows, self.width)`` or ``self.kind == "lstm"``, in which nothing is called."""
+    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+    if isinstance(node, ast.Compare):
+        return not calls
+    return calls == [node] and ast.unparse(calls[0].func) in _NEW
 
 
 def _is_bare(call: RankCall) -> bool:
