@@ -14,6 +14,7 @@ from ddpify.checking.model import Checked, CheckError, CheckRequest
 from ddpify.checking.noqa import Shell, in_shell, with_noqa
 from ddpify.checking.run import check
 from ddpify.checking.suppress import UNUSED
+from ddpify.notebooks import is_notebook
 from ddpify.plan import Change
 from ddpify.rules.base import Finding
 from ddpify.settings import load
@@ -62,6 +63,8 @@ def silence(asked: CheckRequest, findings: Iterable[Finding]) -> tuple[int, tupl
     for one in findings:
         if one.rule in (UNUSED, UNREADABLE):
             left.append(f"{one.site}: {one.rule} has no line in which a comment could stand")
+        elif is_notebook(one.site.path):
+            left.append(f"{one.site}: write `# noqa: {one.rule}` yourself: it is a notebook's cell")
         else:
             by_path.setdefault(one.site.path, []).append(one)
     files = ActionFiles(asked)

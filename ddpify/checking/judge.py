@@ -16,6 +16,7 @@ from ddpify.checking.files import Group, find
 from ddpify.checking.ignored import Patterns, matching
 from ddpify.checking.places import order
 from ddpify.checking.suppress import UNUSED, may_hold, silenced
+from ddpify.notebooks import is_notebook
 from ddpify.rules.base import Finding, Severity
 from ddpify.settings import Settings, nearest_pyproject
 from ddpify.site import Site
@@ -104,7 +105,8 @@ class Judge:
         more = per_task.findings(root, files) if self._settings.wants(per_task.CODE) else []
         alone: list[Finding] = []
         if self._settings.wants(no_group.CODE):
-            alone = no_group.findings(root, files, self._group.python)
+            scripts = [one for one in self._group.python if not is_notebook(one.name)]
+            alone = no_group.findings(root, files, scripts)
         return [*old, *more, *alone]
 
     def _as_started(self, found: list[Finding]) -> list[Finding]:

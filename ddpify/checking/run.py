@@ -9,7 +9,8 @@ from pathlib import Path
 from posixpath import normpath
 
 from ddpify.checking.cache import CacheEntry, Slot
-from ddpify.checking.codes import chosen
+from ddpify.checking.cells import Cells
+from ddpify.checking.codes import UNREADABLE, chosen
 from ddpify.checking.files import Group, find, root_of
 from ddpify.checking.ignored import Patterns, matching
 from ddpify.checking.model import Checked, CheckRequest, Named
@@ -123,8 +124,11 @@ def _judged(
 
     home = _home(group.root)
     ignores = [(matching((one,), home), codes) for one, codes in settings.per_file_ignores]
-    judge = Judge(group, contents, settings, ignores, whole)
-    return judge.entry(asked.assume_distributed, asked.jobs, texts, asked.memory)
+    cells = Cells.of(group, contents)
+    contents, texts = {**contents, **cells.texts}, {**texts, **cells.texts}
+    judge = Judge(cells.group, contents, settings, ignores, whole)
+    entry = judge.entry(asked.assume_distributed, asked.jobs, texts, asked.memory)
+    return cells.told(entry, settings.wants(UNREADABLE))
 
 
 def _together(answers: Iterable[_Answer]) -> Checked:

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as xml
 
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
+from ddpify.notebooks import cell_of
 
 # What XML cannot hold, and the control characters that it should not.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -37,7 +38,7 @@ def _case(suite: xml.Element, cause: FindingCause, checked: Checked) -> None:
         {
             "name": f"{name} ({span.line}:{span.column + 1})",
             "classname": found.site.path.removesuffix(".py").replace("/", "."),
-            "file": found.site.path,
+            "file": cell_of(found.site.path)[0],
             "line": str(span.line),
         },
     )
