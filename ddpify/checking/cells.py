@@ -56,10 +56,14 @@ class Cells:
         """The answer with places in cells; ``unread``: with what is wrong with notebooks."""
         if not (self.books or self.unread):
             return entry
+        from ddpify.checking.catalogue import named  # all rules, which a cached run does without
+
         found = [self._finding(one) for one in entry.findings]
         found += self.unread if unread else ()
+        rules = {**entry.rules, **named({one.rule for one in self.unread if unread})}
         programs = tuple(map(self._program, entry.programs))
-        return replace(entry, findings=tuple(sorted(found, key=order)), programs=programs)
+        ordered = tuple(sorted(found, key=order))
+        return replace(entry, findings=ordered, rules=rules, programs=programs)
 
     def _finding(self, one: Finding) -> Finding:
         """Without a fix in a notebook: what is written there is JSON, outputs and all."""
