@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddpify.launchers import LauncherKind, kind_of, started
+from ddpify.notebooks import SUFFIX
 from ddpify.outcome import Refusal
 from ddpify.roots import project_root
 from ddpify.roots import python_files as python_files
@@ -49,8 +50,9 @@ def _scripts(path: Path) -> list[Path] | Refusal:
         return _in_folder(path)
     if kind_of(path.name) in (LauncherKind.SHELL, LauncherKind.MAKE):
         return _launched_by(path)
-    if path.suffix == ".ipynb":
-        return Refusal(f"{path}: a notebook; export it as a script first (jupyter nbconvert)")
+    if path.suffix == SUFFIX:
+        export = f"jupyter nbconvert --to script {path}"
+        return Refusal(f"{path}: a notebook; export it as a script first: {export}")
     if path.suffix not in (".py", ""):
         return Refusal(f"{path}: not a Python script")
     return [path]

@@ -13,6 +13,7 @@ from ddpify.checking.fixing import Fixed, fix
 from ddpify.checking.model import Checked, CheckError, CheckRequest
 from ddpify.checking.noqa import Shell, in_shell, with_noqa
 from ddpify.checking.run import check
+from ddpify.notebooks import is_notebook
 from ddpify.plan import Change
 from ddpify.roots import is_marked, project_root
 from ddpify.rules.base import Finding
@@ -62,6 +63,8 @@ def silence(asked: CheckRequest, findings: Iterable[Finding]) -> tuple[int, tupl
     for one in findings:
         if one.rule in (UNUSED, UNREADABLE):
             left.append(f"{one.site}: {one.rule} has no line in which a comment could stand")
+        elif is_notebook(one.site.path):
+            left.append(f"{one.site}: write `# noqa: {one.rule}` yourself: it is a notebook's cell")
         else:
             by_path.setdefault(one.site.path, []).append(one)
     files = ActionFiles(asked)

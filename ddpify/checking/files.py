@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ddpify.checking.ignored import Ignored, Patterns, above
 from ddpify.checking.model import CheckError
+from ddpify.notebooks import SUFFIX
 from ddpify.programs import Skipped
 from ddpify.roots import ARCHIVE_MARKS, ROOT_MARKS, SKIPPED, WEAK
 
@@ -24,7 +25,6 @@ _LAUNCHERS = tuple(
 _RUN_COMMANDS = ("PKGBUILD", "direnvrc")  # shell, though nothing in them says so
 _SHELL = re.compile(rb"#!.*\b\w*sh\b")
 _INTERPRETER = re.compile(rb"#!.*python")
-_NOTEBOOK = ".ipynb"
 _LARGEST = 512 * 1024  # no launcher is larger
 
 
@@ -94,7 +94,7 @@ def files_below(root: Path) -> Iterator[Path]:
 
 def is_python(path: Path) -> bool:
     """Whether a named file is read as Python: also one without a suffix, unless a shell runs it."""
-    if path.suffix in _PYTHON:
+    if path.suffix in (*_PYTHON, SUFFIX):
         return True
     if _may_launch(path.name) or _is_shell(path):
         return False
@@ -123,9 +123,6 @@ def _is_folder(path: Path) -> bool:
 
 
 def _check_readable(path: Path) -> None:
-    if path.suffix == _NOTEBOOK:
-        why = "a notebook; export it as a script first (jupyter nbconvert)"
-        raise CheckError(f"{path}: {why}")
     if not is_python(path) and not _may_launch(path.name) and not _is_shell(path):
         raise CheckError(f"{path}: neither a Python file nor a launch script")
 
@@ -169,7 +166,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _may_matter(name: str) -> bool:
-    return name.endswith((".py", _NOTEBOOK)) or _may_launch(name)
+    return name.endswith((".py", SUFFIX)) or _may_launch(name)
 
 
 def _why_not(item: os.DirEntry[str], is_folder: bool, ignored: Ignored) -> str:
@@ -183,9 +180,7 @@ def _why_not(item: os.DirEntry[str], is_folder: bool, ignored: Ignored) -> str:
     try:
         if not item.is_file(follow_symlinks=False):
             return "a link: what it leads to is read there"
-        if item.name.endswith(_NOTEBOOK):
-            return "a notebook: export it as a script (jupyter nbconvert)"
-        large = not item.name.endswith(".py") and item.stat().st_size > _LARGEST
+        large = not item.name.endswith((".py", SUFFIX)) and item.stat().st_size > _LARGEST
     except OSError:
         return "cannot be read"
     return "too large for a launch script" if large else ""
@@ -194,7 +189,7 @@ def _why_not(item: os.DirEntry[str], is_folder: bool, ignored: Ignored) -> str:
 def _kind(name: str, is_folder: bool) -> str:
     if is_folder:
         return "folder"
-    return "notebook" if name.endswith(_NOTEBOOK) else "file"
+    return "notebook" if name.endswith(SUFFIX) else "file"
 
 
 def _may_launch(name: str) -> bool:

@@ -14,6 +14,7 @@ from ddpify.checking.codes import UNUSED
 from ddpify.checking.copies import Copies
 from ddpify.checking.files import Group
 from ddpify.checking.places import order
+from ddpify.notebooks import is_notebook
 from ddpify.rules.base import Finding, Severity
 from ddpify.site import Site
 from ddpify.steps import StepListener, untold
@@ -81,7 +82,8 @@ class Judge:
         from ddpify.launchers import legacy, no_group, per_task
 
         root, files = self.group.root, self.group.launchers
-        alone = no_group.findings(root, files, self.group.python)
+        scripts = [one for one in self.group.python if not is_notebook(one.name)]
+        alone = no_group.findings(root, files, scripts)
         return [*legacy.findings(root, files), *per_task.findings(root, files), *alone]
 
     def _as_started(self, found: list[Finding]) -> list[Finding]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ddpify.notebooks import cell_of
 from ddpify.rules.base import Finding
 from ddpify.site import Site
 
 
-def order(finding: Finding) -> tuple[str, int, int, str, str]:
+def order(finding: Finding) -> tuple[str, int, int, int, str, str]:
     """By place, then by code."""
     span = finding.site.span
-    return finding.site.path, span.line, span.column, finding.rule, finding.message
+    path, cell = cell_of(finding.site.path)
+    return path, cell or 0, span.line, span.column, finding.rule, finding.message
 
 
 def moved(finding: Finding, path: Callable[[str], str]) -> Finding:

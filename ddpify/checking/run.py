@@ -9,7 +9,8 @@ from pathlib import Path
 from posixpath import normpath
 
 from ddpify.checking.cache import CacheEntry, Slot
-from ddpify.checking.codes import chosen
+from ddpify.checking.cells import Cells
+from ddpify.checking.codes import UNREADABLE, chosen
 from ddpify.checking.files import Excluded, Group, find, root_of
 from ddpify.checking.hearing import Hearing
 from ddpify.checking.ignored import Patterns, matching
@@ -95,30 +96,33 @@ def _answer(group: Group, asked: CheckRequest, step: StepListener) -> _Answer:
     settings = chosen(asked.settings(group.root), asked)
     texts = {asked.stdin.resolve(): asked.text} if asked.stdin else asked.buffers
     contents = _contents((*group.python, *group.launchers), texts)
-    entry = _entry(group, contents, texts, asked, step)
+    cells = Cells.of(group, contents)
+    entry = _entry(cells, contents, texts, asked, step)
     home = _home(group.root)
     ignores = [(matching((one,), home), codes) for one, codes in settings.per_file_ignores]
     whole = any(path.is_dir() for path in asked.paths)
-    hearing = Hearing(group, contents, settings, ignores, whole, asked.comments)
+    read = {**contents, **cells.texts}
+    hearing = Hearing(cells.group, read, settings, ignores, whole, asked.comments)
     entry = replace(entry, findings=tuple(hearing.heard(entry.findings)))
-    return _Answer(group, entry, len(contents))
+    return _Answer(group, cells.told(entry, settings.wants(UNREADABLE)), len(contents))
 
 
 def _entry(
-    group: Group,
+    cells: Cells,
     contents: Mapping[Path, bytes],
     texts: Mapping[Path, bytes],
     asked: CheckRequest,
     step: StepListener,
 ) -> CacheEntry:
     """What all rules find: which of them are switched on is asked afterwards."""
-    slot = _slot(group, asked) if asked.cache and not texts else None
+    slot = _slot(cells.group, asked) if asked.cache and not texts else None
     found = slot.load(contents) if slot else None
     if found is None:
         # rules and parsers
         from ddpify.checking.judge import Judge
 
-        judge = Judge(group, contents, texts)
+        as_python = cells.texts
+        judge = Judge(cells.group, {**contents, **as_python}, {**texts, **as_python})
         found = judge.entry(asked.assume_distributed, step, asked.memory)
         if slot:
             slot.store(contents, found)

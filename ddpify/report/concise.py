@@ -10,6 +10,7 @@ import click
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.links import hyperlink
+from ddpify.notebooks import cell_of
 from ddpify.rules.base import Finding, Severity
 
 _COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
@@ -81,7 +82,7 @@ def _counts(checked: Checked) -> str:
     found = [one.first for one in checked.causes]
     by_severity = Counter(one.severity for one in found)
     parts = (plural(by_severity[kind], kind.value) for kind in Severity if by_severity[kind])
-    files = plural(len({one.site.path for one in checked.findings}), "file")
+    files = plural(len({cell_of(one.site.path)[0] for one in checked.findings}), "file")
     more = len(checked.findings) > len(found)
     places = f" at {len(checked.findings)} places" if more else ""
     return f"{plural(len(found), 'finding')} ({', '.join(parts)}){places} in {files}."

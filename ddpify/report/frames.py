@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ddpify.notebooks import cell_lines, cell_of
 from ddpify.site import Span
 from ddpify.source import Source, UnreadableSource
 
@@ -29,11 +30,14 @@ class Lines:
         return self._known[path]
 
     def _read(self, path: str) -> tuple[str, ...]:
-        file = Path(path)
+        named, cell = cell_of(path)
+        file = Path(named)
         try:
-            raw = self._texts[path] if path in self._texts else file.read_bytes()
+            raw = self._texts[named] if named in self._texts else file.read_bytes()
         except OSError:
             return ()
+        if cell is not None:
+            return cell_lines(raw, cell)
         try:
             return Source.from_bytes(raw, file, path).lines
         except UnreadableSource:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
-from ddpify.report.place import from_top
+from ddpify.report.place import from_top, said
 from ddpify.rules.base import Severity
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -37,7 +37,7 @@ def _message(cause: FindingCause) -> str:
     found = cause.first
     hops = (f"{site}: {why}" for site, why in (*found.way, *found.because))
     also = f"also in {cause.elsewhere}" if cause.others else ""
-    return "\n".join(line for line in (found.message, *hops, also, found.advice) if line)
+    return "\n".join(line for line in (said(found), *hops, also, found.advice) if line)
 
 
 def _data(text: str) -> str:

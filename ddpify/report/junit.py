@@ -7,6 +7,7 @@ from xml.etree import ElementTree as xml
 
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
+from ddpify.notebooks import cell_of
 from ddpify.rules.base import Severity
 
 # What XML cannot hold, and the control characters that it should not.
@@ -39,7 +40,7 @@ def _case(suite: xml.Element, cause: FindingCause, checked: Checked) -> None:
         {
             "name": f"{name} ({span.line}:{span.column + 1})",
             "classname": found.site.path.removesuffix(".py").replace("/", "."),
-            "file": found.site.path,
+            "file": cell_of(found.site.path)[0],
             "line": str(span.line),
         },
     )

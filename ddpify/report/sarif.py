@@ -16,8 +16,10 @@ from ddpify import __version__
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.links import SITE, rule_page
+from ddpify.notebooks import cell_of
 from ddpify.plan import Change
 from ddpify.report.fingerprints import fingerprints
+from ddpify.report.place import said
 from ddpify.report.replacements import replacements
 from ddpify.report.rule import page
 from ddpify.rules.base import Finding, Rule, Severity
@@ -75,7 +77,7 @@ def _result(
 ) -> dict[str, Any]:
     found = cause.first
     also = f"Also in {cause.elsewhere}." if cause.others else ""
-    message = f"{found.message}. {found.advice}".rstrip(". ")
+    message = f"{said(found)}. {found.advice}".rstrip(". ")
     result: dict[str, Any] = {
         "ruleId": found.rule,
         "level": _LEVELS[found.severity],
@@ -111,6 +113,7 @@ def _location(site: Site, message: str = "") -> dict[str, Any]:
 
 
 def _artifact(path: str) -> dict[str, str]:
+    path, _ = cell_of(path)
     if Path(path).is_absolute():
         return {"uri": Path(path).as_uri()}
     return {"uri": quote(os.fsencode(path)), "uriBaseId": _BASE}

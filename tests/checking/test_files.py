@@ -223,7 +223,6 @@ def test_a_project_elsewhere_is_named_from_the_top(
     ("path", "text", "sentence"),
     [
         pytest.param("missing.py", None, "missing.py: no such file or folder", id="missing"),
-        pytest.param("book.ipynb", "{}", "book.ipynb: a notebook; export it", id="notebook"),
         pytest.param("data.csv", "1,2", "neither a Python file nor a launch script", id="csv"),
     ],
 )

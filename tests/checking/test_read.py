@@ -20,7 +20,7 @@ FILES = {
     "old.py": "import torch\n",
     "made/by_hand.py": "import torch\n",
     "build/lib.py": "import torch\n",
-    "try.ipynb": "{}",
+    "try.ipynb": '{"cells": []}',
     "run.sh": "#" * (600 * 1024),
     "notes.txt": "",
     ".cache/x.py": "",
@@ -32,7 +32,6 @@ WHY = {
     "made": "left out by .gitignore or `exclude`",
     "old.py": "left out by .gitignore or `exclude`",
     "run.sh": "too large for a launch script",
-    "try.ipynb": "a notebook: export it as a script (jupyter nbconvert)",
 }
 
 
@@ -62,7 +61,7 @@ def test_verbose_lists_what_was_read_and_what_not(
         ]
         assert shown.out == (
             "No findings: 2 programs read as several ranks run them; 1 of them seen to start its"
-            " processes. Not read: 3 files, 1 notebook, 2 folders (-v lists them).\n"
+            " processes. Not read: 3 files, 2 folders (-v lists them).\n"
         )
 
 
@@ -78,7 +77,7 @@ def test_paths_are_those_from_here(
 ) -> None:
     monkeypatch.chdir(project / "made")
     cli.main(["check", "-v", ".."])
-    assert f"not read: {project}/try.ipynb" in capsys.readouterr().err
+    assert f"not read: {project}/old.py" in capsys.readouterr().err
 
 
 def test_a_program_that_is_too_large_says_where_it_was_left(

@@ -53,7 +53,7 @@ CASES = [
         "wrong.py", b"# -*- coding: nonsense -*-\n", "wrong.py: cannot be decoded", id="bad-cookie"
     ),
     pytest.param("empty.py", b"", "empty.py: is empty", id="empty"),
-    pytest.param("book.ipynb", b'{"cells": []}', "book.ipynb: a notebook", id="notebook"),
+    pytest.param("book.ipynb", b'{"cells": []}', "nbconvert --to script", id="notebook"),
     pytest.param("data.py", b"\x7fELF\x00\x01", "data.py: not a Python source", id="binary"),
     pytest.param("notes.txt", b"text", "notes.txt: not a Python script", id="text"),
     pytest.param(
