@@ -147,7 +147,7 @@ OURS: dict[str, set[str]] = {
     | {"steps", "write"},
     "report": DATA | {"report", "checking.causes", "checking.model", "terminal"},
     "report.settings": {"settings"},
-    "report.rule": DATA | {"names", "report"},
+    "report.rule": DATA | {"checking.measured", "names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
     **{
         f"report.{name}": DATA | PLAN | {"report", "terminal"}
@@ -216,7 +216,7 @@ THEIRS: dict[str, set[str]] = {
     "numpy": {"verify"},
     "packaging": {"ranks.required"},
     "psutil": {"verify"},
-    "rich": {"progress", "verify.progress"},
+    "rich": {"progress", "report.plan", "verify.progress"},
     "tensorboard": {"verify.observer.read_events"},
     "tomli": {"settings"},
     "torch": {"converting", "verify.observe", "verify.observer"},

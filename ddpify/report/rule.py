@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from ddpify.checking.measured import IN_CHECK, fixed_by, severities
 from ddpify.names import CORE, METRICS
 from ddpify.rules.base import Example, Rule
 
@@ -20,7 +21,7 @@ def page(rule: Rule) -> str:
 def pages(rules: Sequence[Rule]) -> str:
     """All rules as one Markdown page, with a table of them."""
     rows = (
-        f"| [{r.id}](#{r.id.lower()}-{r.name}) | {r.name} | {r.severity.value} | {_fixable(r)} |"
+        f"| [{r.id}](#{r.id.lower()}-{r.name}) | {r.name} | {_severity(r)} | {_fixable(r)} |"
         for r in rules
     )
     head = ("# Rules", "", "| code | name | severity | fix |", "|---|---|---|---|", *rows, "")
@@ -29,7 +30,7 @@ def pages(rules: Sequence[Rule]) -> str:
 
 def index(rules: Sequence[Rule]) -> str:
     """A line for each rule: what happens, in a sentence."""
-    rows = (f"| {r.id} | {r.name} | {r.severity.value} | {_sentence(r)} |" for r in rules)
+    rows = (f"| {r.id} | {r.name} | {_severity(r)} | {_sentence(r)} |" for r in rules)
     head = "| code | name | severity | what happens |\n|---|---|---|---|\n"
     return head + "".join(f"{row}\n" for row in rows)
 
@@ -47,6 +48,7 @@ def render_json(rules: Sequence[Rule], listed: bool) -> str:
             "code": rule.id,
             "name": rule.name,
             "severity": rule.severity.value,
+            "severity_in_check": list(IN_CHECK.get(rule.id, (rule.severity.value,))),
             "fix": _fixable(rule),
             "why": rule.why,
             "source": rule.source,
@@ -61,7 +63,7 @@ def render_json(rules: Sequence[Rule], listed: bool) -> str:
 def _page(rule: Rule) -> Iterator[str]:
     yield f"## {rule.id} {rule.name}"
     yield ""
-    yield f"Severity: {rule.severity.value}. Fix: {_fixable(rule)}."
+    yield f"Severity: {_severity(rule)}. Fix: {_fixable(rule)}."
     yield ""
     yield f"{rule.why}"
     yield ""
@@ -96,5 +98,9 @@ def _example(title: str, example: Example) -> Iterator[str]:
         yield ""
 
 
+def _severity(rule: Rule) -> str:
+    return severities(rule.id, rule.severity.value)
+
+
 def _fixable(rule: Rule) -> str:
-    return "safe, where there is one" if rule.safe else "unsafe, where there is one"
+    return fixed_by(rule.id, rule.safe)
