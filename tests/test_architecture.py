@@ -166,7 +166,7 @@ OURS: dict[str, set[str]] = {
     "report.hunks": DATA | {"names"},
     "report.by_hand": DATA | {"report", "checking.catalogue"},
     "report.pair": {"names", "rules.base"},
-    "report.rule": DATA | {"links", "report"},
+    "report.rule": DATA | {"checking.measured", "links", "report"},
     "report.way_back": DATA | {"belongings", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model", "links"},
     **{
@@ -242,7 +242,7 @@ THEIRS: dict[str, set[str]] = {
     "packaging": {"ranks.required"},
     "psutil": {"verify"},
     "pydantic": {"assistants"},
-    "rich": {"progress", "verify.progress"},
+    "rich": {"progress", "report.plan", "verify.progress"},
     "tensorboard": {"verify.observer.read_events"},
     "tomli": {"settings"},
     "torch": {"converting", "verify.observe", "verify.observer"},

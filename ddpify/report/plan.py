@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator
 
@@ -13,6 +14,8 @@ from ddpify.report import plan_json
 from ddpify.report.plan_sections import sections
 from ddpify.report.plan_tables import Section, Table
 from ddpify.terminal import width
+
+_ENDLESS = 10_000  # columns, in which no cell is wrapped
 
 
 def render(
@@ -46,7 +49,8 @@ def _text(section: Section, color: bool) -> Iterator[str]:
         if after_table or isinstance(part, Table):
             yield from ("",) if after_table else ()
         if isinstance(part, Table):
-            yield from (f"  {line}".rstrip() for line in aligned(part))
+            fits = width() - 2 if sys.stdout.isatty() else None  # programs want a row per line
+            yield from (f"  {line}".rstrip() for line in aligned(part, fits))
         else:
             yield from textwrap.wrap(
                 part, width(), initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
@@ -54,15 +58,25 @@ def _text(section: Section, color: bool) -> Iterator[str]:
         after_table = isinstance(part, Table)
 
 
-def aligned(table: Table) -> Iterator[str]:
-    """Words on the left, numbers on the right; empty columns are left out."""
+def aligned(table: Table, columns: int | None = None) -> Iterator[str]:
+    """Words on the left, numbers on the right; empty columns are left out.
+
+    Cells are wrapped where all are to fit into so many ``columns``.
+    """
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     kept = [i for i in range(len(table.header)) if any(row[i] for row in table.rows)]
-    cells = [table.header, *table.rows]
-    widths = {i: max(len(row[i]) for row in cells) for i in kept}
-    for row in cells:
-        yield "  ".join(
-            row[i].ljust(widths[i]) if i in table.left else row[i].rjust(widths[i]) for i in kept
-        )
+    for i in kept:
+        grid.add_column(table.header[i], justify="left" if i in table.left else "right")
+    for row in table.rows:
+        grid.add_row(*(Text(row[i]) for i in kept))
+    console = Console(width=columns or _ENDLESS, color_system=None, soft_wrap=False)
+    with console.capture() as printed:
+        console.print(grid)
+    return iter(printed.get().splitlines())
 
 
 def _markdown(section: Section) -> Iterator[str]:

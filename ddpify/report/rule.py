@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from ddpify.checking.measured import IN_CHECK, fixed_by, severities
 from ddpify.links import rule_page
 from ddpify.report.pair import pair
 from ddpify.rules.base import Example, Rule
@@ -19,7 +20,7 @@ def page(rule: Rule) -> str:
 def pages(rules: Sequence[Rule]) -> str:
     """All rules as one Markdown page, with a table of them."""
     rows = (
-        f"| [{r.id}](#{r.id.lower()}-{r.name}) | {r.name} | {r.severity.value} | {fixable(r)} |"
+        f"| [{r.id}](#{r.id.lower()}-{r.name}) | {r.name} | {severity(r)} | {fixable(r)} |"
         for r in rules
     )
     head = ("# Rules", "", "| code | name | severity | fix |", "|---|---|---|---|", *rows, "")
@@ -43,6 +44,7 @@ def render_json(rules: Sequence[Rule], listed: bool) -> str:
             "code": rule.id,
             "name": rule.name,
             "severity": rule.severity.value,
+            "severity_in_check": list(IN_CHECK.get(rule.id, (rule.severity.value,))),
             "fix": fixable(rule),
             "why": rule.why,
             "source": rule.source,
@@ -57,7 +59,7 @@ def render_json(rules: Sequence[Rule], listed: bool) -> str:
 def _page(rule: Rule) -> Iterator[str]:
     yield f"## {rule.id} {rule.name}"
     yield ""
-    yield f"Severity: {rule.severity.value}. Fix: {fixable(rule)}."
+    yield f"Severity: {severity(rule)}. Fix: {fixable(rule)}."
     yield ""
     yield f"{rule.why}"
     yield ""
@@ -84,6 +86,11 @@ def _example(title: str, example: Example) -> Iterator[str]:
         yield ""
 
 
+def severity(rule: Rule) -> str:
+    """How bad it is, in migrate and in check."""
+    return severities(rule.id, rule.severity.value)
+
+
 def fixable(rule: Rule) -> str:
-    """What a fix of this rule may do."""
-    return "safe, where there is one" if rule.safe else "unsafe, where there is one"
+    """What makes its fix."""
+    return fixed_by(rule.id, rule.safe)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ddpify.checking.measured import IN_CHECK, fixed_by
 from ddpify.facts.model import Status
 from ddpify.launchers import legacy, per_task
 from ddpify.lint import lint
@@ -51,6 +52,15 @@ def found_in(example: Example, folder: Path) -> tuple[Status, list[Finding]]:
     return facts.status, checked(example, folder) if by_hand else judged(facts)
 
 
+def assert_said(rule: Rule, found: list[Finding]) -> None:
+    """What `check` says is what the rule's page says of it."""
+    told = IN_CHECK.get(rule.id, (rule.severity.value,))
+    own = [one for one in found if one.rule == rule.id]
+    assert {one.severity.value for one in own} <= set(told)
+    if any(one.fix for one in own):
+        assert "`check --fix" in fixed_by(rule.id, rule.safe)
+
+
 @pytest.mark.parametrize(("rule", "example"), examples("bad", migrating=True))
 def test_a_rule_reports_in_its_bad_examples_where_they_say_so(
     rule: Rule, example: Example, tmp_path: Path
@@ -65,6 +75,8 @@ def test_a_rule_reports_in_its_bad_examples_where_they_say_so(
         assert {"DDP202", "DDP218"} & reported
     else:
         assert reported == {rule.id}
+    if status is Status.DISTRIBUTED:
+        assert_said(rule, found)
 
 
 @pytest.mark.parametrize(("rule", "example"), examples("bad", migrating=False))
@@ -75,6 +87,7 @@ def test_a_rule_of_check_reports_in_its_bad_examples_where_they_say_so(
     wanted = marked(dict(example.files), rule.id)
     assert wanted, "no line of the example is marked with the rule's code"
     assert places(one for one in found if one.rule == rule.id) == wanted
+    assert_said(rule, found)
     others = {(rule.id, one.rule) for one in found if one.rule != rule.id}
     assert others <= TOGETHER
 
