@@ -83,5 +83,5 @@ def test_a_launcher_names_its_script(launcher: str, tmp_path: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
+    files = (p for p in folder.rglob("*") if p.is_file() and ".ddpify" not in p.parts)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
