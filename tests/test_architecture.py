@@ -52,6 +52,7 @@ OURS: dict[str, set[str]] = {
     "commands": {
         "commands",
         "converting",
+        "discover",
         "pipeline",
         "report",
         "roots",
