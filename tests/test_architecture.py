@@ -53,6 +53,7 @@ OURS: dict[str, set[str]] = {
         "assistants",
         "commands",
         "converting",
+        "discover",
         "initial",
         "pipeline",
         "report",

@@ -201,22 +201,31 @@ def _agreed(verification: Verification, asked: object) -> bool:
 
 
 def _script(path: Path, settings: Settings) -> Path:
-    """The one script that a shell script or a folder stands for."""
-    if path.is_file() and path.suffix in (".py", ""):
-        return path
-    from ddpify import pipeline
+    """The one script that a shell script, a makefile or a folder stands for."""
+    from ddpify import discover
+    from ddpify.outcome import Refusal
     from ddpify.report import text
 
+    found = discover.entries((path,))
+    if isinstance(found, Refusal):
+        raise Stop(text.refusal(found).removeprefix("ddpify: "))
+    if found.scripts == (path,):
+        return path
+    scripts = [Path(os.path.relpath(script)) for script in found.scripts]
+    if len(scripts) > 1:
+        scripts = _training(path, settings) or scripts
+    if len(scripts) > 1:
+        raise Stop(f"{path}: verify runs one script; name one of {', '.join(map(str, scripts))}")
+    _say(f"the script is {scripts[0]}")
+    return scripts[0]
+
+
+def _training(path: Path, settings: Settings) -> list[Path]:
+    """Those of several scripts that train; none where that cannot be said."""
+    from ddpify import pipeline
+
     outcome = pipeline.migrate((path,), settings)
-    if outcome.refusals:
-        said = "\n".join(map(text.refusal, outcome.refusals))
-        raise Stop(said.removeprefix("ddpify: "))
-    if len(outcome.entries) != 1:
-        raise Stop(f"{path}: verify runs one script; name one of {', '.join(outcome.entries)}")
-    script = outcome.root / outcome.entries[0]
-    found = Path(os.path.relpath(script))
-    _say(f"the script is {found}")
-    return found
+    return [Path(os.path.relpath(outcome.root / entry)) for entry in outcome.entries]
 
 
 def _say(text: str) -> None:

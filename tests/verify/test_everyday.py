@@ -95,6 +95,11 @@ def test_a_folder_stands_for_its_script(script: Path, asked: list[Options], caps
     cli.main(["verify", "."])
     assert asked[0].script == script
     assert capsys.readouterr().err.startswith("ddpify: the script is train.py\n")
+    Path("tool.py").write_text("if __name__ == '__main__':\n    print('.backward(')\n")
+    Path("Makefile").write_text("train:\n\tpython train.py\n")
+    for named in (".", "Makefile"):
+        cli.main(["verify", named])
+        assert capsys.readouterr().err.startswith("ddpify: the script is train.py\n")
     Path("other.py").write_text(ORIGINAL)
     said = failed(["verify", "."], capsys)
     assert said == "ddpify: .: verify runs one script; name one of other.py, train.py\n"

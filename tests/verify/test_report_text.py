@@ -90,6 +90,8 @@ def test_why_the_ranks_ended_is_said_first_and_last() -> None:
     reason = f"rank 0: {sentence} (train.py:38 in main)"
     first_check = next(n for n, line in enumerate(shown) if line.startswith("pass"))
     assert shown.index(reason) < first_check
+    skipped = [line for line in shown if line.startswith("skip")]
+    assert [line.split()[1:3] for line in skipped] == [["1", "check"]], "all in one line"
     assert shown[-2:] == ["NOT the same: the ranks end early.", f"  {reason}"]
     shown = markdown.render(replace(samples.failing(), stopped=stopped)).splitlines()
     assert f"- **{markdown.escaped(reason)}**" in shown[:6]

@@ -80,8 +80,15 @@ class _Summary:
     def _checks(self) -> Iterator[str]:
         titles = (len(words.printable(one.title)) for one in self.verification.checks)
         beside = min(max(titles, default=0), _TITLE)
+        skipped = [one for one in self.verification.checks if one.verdict is Verdict.SKIPPED]
+        folded = skipped if self.verification.stopped else []  # all for the same reason
         for check in self.verification.checks:
-            yield from self._check(check, beside)
+            if check not in folded:
+                yield from self._check(check, beside)
+        if folded:
+            more = words.plural(len(folded), "check")
+            folds = Check("", more, Verdict.SKIPPED, "nothing to compare where ranks do not end")
+            yield from self._check(folds, beside)
 
     def _check(self, check: Check, beside: int) -> Iterator[str]:
         mark, measured = _MARKS[check.verdict], words.printable(check.measured)
