@@ -19,7 +19,6 @@ from ddpify.commands.shared import (
     settings_of,
     wants_color,
 )
-from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
@@ -37,6 +36,7 @@ def diff(paths: tuple[Path, ...], form: str, color: bool | None, **flags: object
     """
     settings = settings_of(paths, flags)
     from ddpify import pipeline
+    from ddpify.progress import progress
     from ddpify.report import markdown
 
     with progress() as step:
