@@ -86,7 +86,6 @@ def check(repository: Path, repeats: int) -> dict[str, Cost]:
         kept = ("--cache-dir", cache)
         commands = {
             "ddpify check": ours(repository, cold),
-            "ddpify check, two processes": ours(repository, cold, "--jobs", "2"),
             "filling the cache": ours(repository, *kept),  # the next one finds it filled
             "ddpify check, cached": ours(repository, *kept),
             "ruff check": [_ruff(), "check", "--no-cache", "--exit-zero", "--isolated", "."],

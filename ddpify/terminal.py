@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import TextIO
 
@@ -27,4 +26,7 @@ def width() -> int:
     """How long lines of text may be on standard output."""
     if not sys.stdout.isatty():
         return WIDTH
+    # loads what compresses archives: a tenth of the start of every command
+    import shutil
+
     return max(_NARROWEST, min(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns))

@@ -14,7 +14,6 @@ import click
 from ddpify.commands.check_flags import CheckFlags
 from ddpify.commands.completion import rule_codes
 from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, config_flag, echo, mend
-from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.checking.fixing import Fixed
@@ -60,7 +59,12 @@ def _codes_flag(name: str, text: str) -> Callable[[Any], Any]:
     "--ignore-noqa", is_flag=True, help="Report what comments silence, `# ddpify: ignore` too."
 )
 @click.option("--add-noqa", is_flag=True, help="Write a `# noqa: CODE` at each finding.")
-@click.option("--assume-distributed", is_flag=True, help="Read programs of one process, too.")
+@click.option(
+    "--assume-distributed",
+    is_flag=True,
+    help="Read programs of one process as if several ran them: what is wrong then already. What is "
+    "missing yet (sampler, wrapper, one writer), `ddpify diff` shows.",
+)
 @click.option(
     "--stdin-filename",
     type=click.Path(path_type=Path),
@@ -128,6 +132,7 @@ def _path(given: str) -> Path:
 
 def _run(paths: tuple[Path, ...], flags: CheckFlags) -> int:
     from ddpify.checking.run import check as run
+    from ddpify.progress import progress
     from ddpify.roots import shown
 
     _check_flags(flags)
@@ -229,6 +234,7 @@ def _asked(paths: tuple[Path, ...], flags: CheckFlags) -> CheckRequest:
 def _fix(asked: CheckRequest, checked: Checked, flags: CheckFlags) -> tuple[CheckRequest, Checked]:
     """Write the fixes; what is left to find."""
     from ddpify.checking.actions import fixed, new_text, written
+    from ddpify.progress import progress
 
     done = fixed(asked, checked, flags.on("unsafe_fixes"))
     _tell(done)

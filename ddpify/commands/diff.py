@@ -23,7 +23,6 @@ from ddpify.commands.shared import (
     settings_of,
     wants_color,
 )
-from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
@@ -52,6 +51,7 @@ def diff(
     """
     settings = settings_of(paths, flags)
     from ddpify import pipeline
+    from ddpify.progress import progress
     from ddpify.report import markdown
 
     with progress() as step:

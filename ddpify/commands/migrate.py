@@ -23,7 +23,6 @@ from ddpify.commands.shared import (
     refuse,
     settings_of,
 )
-from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
@@ -65,6 +64,7 @@ def migrate(
         raise Stop("--inplace and -o exclude each other: choose one.")
     settings = settings_of(paths, flags)
     from ddpify import pipeline
+    from ddpify.progress import progress
 
     with progress() as step:
         outcome = pipeline.migrate(paths, settings, step)

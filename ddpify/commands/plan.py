@@ -20,7 +20,6 @@ from ddpify.commands.shared import (
     settings_of,
     wants_color,
 )
-from ddpify.progress import progress
 
 if TYPE_CHECKING:
     from ddpify.advice.model import Advice, Measured
@@ -88,6 +87,7 @@ def plan(
         raise Stop("--gpu-memory goes with --strategy auto: it decides what is recommended.")
     from ddpify import pipeline
     from ddpify.advice.advise import advise
+    from ddpify.progress import progress
     from ddpify.settings import of_strategy
 
     chosen = {name: of_strategy(settings, name) for name in names}
@@ -124,7 +124,7 @@ def _show(outcome: Outcome, advice: tuple[Advice, ...], form: str, color: bool) 
 def _why(outcome: Outcome) -> str:
     from ddpify.report import text
 
-    return text.refusal(outcome.refusals[0]).removeprefix("ddpify: ")
+    return text.refusal(outcome.refusals[0], outcome.root).removeprefix("ddpify: ")
 
 
 def _script(path: Path, outcome: Outcome) -> Path:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ddpify.terminal import shows_color
-
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
     from ddpify.settings import Settings
@@ -290,13 +288,15 @@ def refuse(outcome: Outcome, form: str) -> int:
     from ddpify.report import json, text
 
     for refusal in outcome.refusals:
-        click.echo(text.refusal(refusal), err=True)
+        click.echo(text.refusal(refusal, outcome.root), err=True)
     if form == "json":
         click.echo(json.render(outcome), nl=False)
     return FAILED
 
 
 def wants_color(flag: bool | None) -> bool:
+    from ddpify.terminal import shows_color
+
     return shows_color(sys.stdout) if flag is None else flag
 
 

@@ -62,7 +62,8 @@ def _nothing(checked: Checked) -> str:
         told = f"{plural(read, 'program')} read as several ranks run {_THEM[read != 1]}"
         return f"No findings: {told}{some if begun < read else ''}.{_left_out(checked)}"
     none = "nothing here trains with several processes" + (
-        " (`ddpify diff` shows what it would take; --assume-distributed looks ahead)"
+        " (`ddpify diff` shows what it would take; --assume-distributed finds only what is wrong"
+        " already, not what is missing yet)"
     )
     if checked.applies:
         none = "no program here was seen to train with several processes"

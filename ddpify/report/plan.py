@@ -13,6 +13,7 @@ from ddpify.outcome import Outcome
 from ddpify.report import plan_json
 from ddpify.report.plan_sections import sections
 from ddpify.report.plan_tables import Section, Table
+from ddpify.roots import prefix
 from ddpify.terminal import width
 
 _ENDLESS = 10_000  # columns, in which no cell is wrapped
@@ -26,7 +27,9 @@ def render(
         return plan_json.render(outcome, advice)
     entries = ", ".join([one.entry for one in advice] or outcome.entries)
     way = "Lightning's Trainer" if outcome.starts_itself else "torchrun"
-    title = f"{entries} under {way} (nothing is written)"
+    folder = prefix(outcome.root)
+    places = f"; places are from {folder}" if folder else ""
+    title = f"{entries} under {way} (nothing is written{places})"
     found = sections(outcome, advice)
     if form == "markdown":
         lines = [f"## ddpify plan: {title}"]

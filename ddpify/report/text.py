@@ -23,10 +23,13 @@ class Left:
     text: str
 
 
-def refusal(one: Refusal) -> str:
-    """One line for standard error; its places are those of the project."""
+def refusal(one: Refusal, root: Path) -> str:
+    """One line for standard error; a place in the project is reached from the current folder."""
     place = f"{one.site}: " if one.site and not one.message.startswith(one.site.path) else ""
-    return f"ddpify: {place}{one.message}"
+    told = f"{place}{one.message}"
+    file = Path(told.partition(":")[0])
+    inside = not file.is_absolute() and (root / file).is_file()
+    return f"ddpify: {prefix(root) if inside else ''}{told}"
 
 
 def left_by_hand(outcome: Outcome) -> tuple[Left, ...]:

@@ -15,7 +15,7 @@ from tests.projects import put
 
 NO_TORCH = """
 import sys
-for name in ("torch", "numpy", "jinja2", "rich", "psutil"):
+for name in ("torch", "numpy", "jinja2", "psutil"):
     sys.modules[name] = None
 from ddpify.cli import main
 sys.exit(main(sys.argv[1:]))
@@ -88,6 +88,18 @@ def test_the_text_says_all_of_it(project: Path, capsys: pytest.CaptureFixture[st
         assert expected in said
     assert "  sum " not in said, "no bytes without a measurement"
     assert before == {path.name: path.read_bytes() for path in project.iterdir()}
+
+
+def test_a_narrow_terminal_has_narrow_tables(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert cli.main(["plan", "--no-color", "train.py"]) == cli.CLEAN
+    said = capsys.readouterr().out
+    done = said[: said.index("Memory of")].splitlines()
+    assert max(map(len, done)) <= 60
+    assert "DDP302" in said
 
 
 def test_json_holds_the_same(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
