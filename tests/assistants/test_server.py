@@ -188,8 +188,8 @@ def test_an_interrupted_command_ends_by_itself(
     """It is told as by Ctrl-C, so that it takes its own processes and copies along."""
     program = """
 import sys, time
-print("begun", file=sys.stderr, flush=True)
 try:
+    print("begun", file=sys.stderr, flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     open(sys.argv[2], "w").close()
