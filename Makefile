@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 READY := $(VENV)/ready
 
-.PHONY: test lint types browser pytest golden gpu demo clean
+.PHONY: test lint types browser pytest golden gpu demo vscode clean
 
 test: lint types pytest
 
@@ -44,6 +44,11 @@ golden: $(READY)
 
 demo: $(READY)
 	@$(BIN)/python fixtures/demo.py
+
+# The extension for VS Code, editors/vscode/ddpify.vsix; needs node and npm.
+vscode:
+	cp LICENSE editors/vscode/LICENSE
+	cd editors/vscode && npm ci --no-audit --no-fund && npm run bundle && npm run package
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
