@@ -37,7 +37,7 @@ def own_tools(family: str) -> set[str]:
     return {f"rules.{family}.{p.stem}" for p in files if not p.stem.startswith(("ddp", "__"))}
 
 
-DATA = {"source", "site", "roots", "rules.base", "plan", "outcome", "launchers.model"}
+DATA = {"notebooks", "source", "site", "roots", "rules.base", "plan", "outcome", "launchers.model"}
 PLAN = {"advice.model", "advice.memory", "advice.shards"}
 VERIFY = {
     f"verify.{name}"
@@ -51,6 +51,7 @@ OURS: dict[str, set[str]] = {
     "cli": {"__version__", "commands"},
     "commands": {
         "commands",
+        "server.serve",
         "converting",
         "pipeline",
         "report",
@@ -72,6 +73,8 @@ OURS: dict[str, set[str]] = {
     "names": set(),
     "site": set(),
     "programs": set(),
+    # Notebooks as text: no file is opened.
+    "notebooks": set(),
     "roots": {"installs", "python"},
     "installs": {"python.imports", "settings"},
     "source": {"literals", "respelling", "site"},
@@ -101,7 +104,9 @@ OURS: dict[str, set[str]] = {
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},
     "lint": {"launchers.lone_starts", "programs", "ranks", "rules.base", "rules.registry", "source"}
-    | {"site"},
+    | {"judging", "site"},
+    # Runs judged one by one, and what of them holds for the next reading.
+    "judging": {"programs", "ranks", "rules.base"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
     # are its own.
     "rules": set(),
@@ -110,7 +115,7 @@ OURS: dict[str, set[str]] = {
     "rules.examples": {"names", "rules.base", "rules.examples"},
     **{f"rules.{family}": TOOLBOX | own_tools(family) for family in FAMILIES},
     "rules.base": {"site", "source", "facts.model", "ranks.run", "settings"},
-    "discover": {"launchers", "outcome", "roots"},
+    "discover": {"launchers", "notebooks", "outcome", "roots"},
     "assembly": set(),
     "seal": set(),
     "placing": {"installs", "project", "python.imports"},
@@ -123,15 +128,17 @@ OURS: dict[str, set[str]] = {
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.
-    "checking": {"checking", "programs", "rules.base", "roots", "settings", "site"},
+    "checking": {"checking", "notebooks", "programs", "rules.base", "roots", "settings", "site"},
+    "checking.model": {"checking", "judging", "programs", "rules.base"},
     "checking.cache": {"__version__", "checking", "programs", "rules.base"},
     "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
     "checking.copies": {"launching", "rules.base", "vendor"},
-    "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"},
+    "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"}
+    | {"judging", "notebooks"},
     "checking.fixing": {"checking.suppress", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
-    | {"write"},
+    | {"notebooks", "write"},
     "report": DATA | {"report", "checking.causes", "checking.model"},
     "report.rule": DATA | {"names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},
@@ -139,6 +146,11 @@ OURS: dict[str, set[str]] = {
         f"report.{name}": DATA | PLAN | {"report"}
         for name in "plan plan_json plan_scaling plan_sections plan_tables".split()
     },
+    # The editor's side of checking: projects and buffers; the protocol is the business of the rest.
+    "server": {"__version__", "checking", "plan", "report", "rules.base", "server", "settings"}
+    | {"site", "source"},
+    "server.reading": {"checking", "judging", "roots", "rules.base", "settings", "source"},
+    "server.worker": set(),
     # What a migration means for batch and memory; the model and its arithmetic read no facts.
     "advice": {"advice", "discover", "facts", "launchers", "outcome", "settings", "source"}
     | {"strategies"},
@@ -198,10 +210,12 @@ THEIRS: dict[str, set[str]] = {
     "black": {"rewrite"},
     "click": {"cli", "commands", "report", "verify.report"},
     "jinja2": {"verify.report"},
+    "lsprotocol": {"server"},
     "matplotlib": {"verify.report"},
     "numpy": {"verify"},
     "packaging": {"ranks.required"},
     "psutil": {"verify"},
+    "pygls": {"server"},
     "rich": {"verify.progress"},
     "tensorboard": {"verify.observer.read_events"},
     "tomli": {"settings"},
@@ -298,7 +312,8 @@ def test_rules_do_no_file_access() -> None:
 
 def test_declared_dependencies_are_the_imported_ones() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    lines = [*declared["dependencies"], *declared["optional-dependencies"]["verify"]]
+    extras = declared["optional-dependencies"]
+    lines = [*declared["dependencies"], *extras["verify"], *extras["server"]]
     names = {re.split(r"\W*[<>=;]", one)[0].replace("-", "_") for one in lines}
     # markdown-it-py is imported without "py", and so is pyyaml
     names = {name.removesuffix("_py").replace("pyyaml", "yaml") for name in names}
