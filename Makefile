@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 READY := $(VENV)/ready
 
-.PHONY: test lint types browser pytest golden gpu demo docs pictures dist clean
+.PHONY: test lint types browser pytest golden gpu demo docs pictures dist vscode clean
 
 test: lint types pytest
 
@@ -61,6 +61,11 @@ dist: $(READY)
 	$(VENV)/dist/bin/pip install --quiet build twine
 	$(VENV)/dist/bin/python -m build --outdir dist .
 	$(VENV)/dist/bin/twine check --strict dist/*
+
+# The extension for VS Code, editors/vscode/ddpify.vsix; needs node and npm.
+vscode:
+	cp LICENSE editors/vscode/LICENSE
+	cd editors/vscode && npm ci --no-audit --no-fund && npm run bundle && npm run package
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

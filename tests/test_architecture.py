@@ -10,6 +10,7 @@ import re
 import sys
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def own_tools(family: str) -> set[str]:
     return {f"rules.{family}.{p.stem}" for p in files if not p.stem.startswith(("ddp", "__"))}
 
 
-DATA = {"source", "site", "roots", "rules.base", "plan", "outcome", "launchers.model"}
+DATA = {"notebooks", "source", "site", "roots", "rules.base", "plan", "outcome", "launchers.model"}
 PLAN = {"advice.model", "advice.memory", "advice.shards"}
 VERIFY = {
     f"verify.{name}"
@@ -52,6 +53,7 @@ OURS: dict[str, set[str]] = {
     "commands": {
         "assistants",
         "commands",
+        "server.serve",
         "converting",
         "discover",
         "initial",
@@ -87,6 +89,8 @@ OURS: dict[str, set[str]] = {
     "links": set(),
     "site": set(),
     "programs": set(),
+    # Notebooks as text: no file is opened.
+    "notebooks": set(),
     "steps": set(),
     "terminal": set(),
     "progress": {"steps", "terminal"},
@@ -121,7 +125,9 @@ OURS: dict[str, set[str]] = {
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},
     "lint": {"launchers.lone_starts", "programs", "ranks", "rules.base", "rules.registry", "source"}
-    | {"site", "steps"},
+    | {"judging", "site", "steps"},
+    # Runs judged one by one, and what of them holds for the next reading.
+    "judging": {"programs", "ranks", "rules.base", "steps"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
     # are its own.
     "rules": set(),
@@ -130,7 +136,7 @@ OURS: dict[str, set[str]] = {
     "rules.examples": {"names", "rules.base", "rules.examples"},
     **{f"rules.{family}": TOOLBOX | own_tools(family) for family in FAMILIES},
     "rules.base": {"site", "source", "facts.model", "ranks.run", "settings"},
-    "discover": {"launchers", "outcome", "roots"},
+    "discover": {"launchers", "notebooks", "outcome", "roots"},
     "assembly": set(),
     "seal": set(),
     "placing": {"installs", "project", "python.imports"},
@@ -151,29 +157,41 @@ OURS: dict[str, set[str]] = {
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.
-    "checking": {"checking", "programs", "rules.base", "roots", "settings", "site", "steps"},
+    "checking": {"checking", "notebooks", "programs", "rules.base", "roots", "settings", "site"}
+    | {"steps"},
+    "checking.model": {"checking", "judging", "programs", "rules.base", "settings"},
     "checking.cache": {"__version__", "checking", "programs", "rules.base"},
     "checking.catalogue": {"checking.model", "rules.base", "rules.examples", "rules.registry"},
     "checking.lookup": {"checking.catalogue", "rules.base"},
     "checking.copies": {"launching", "rules.base", "vendor"},
     "checking.hearing": {"checking", "rules.base", "settings", "source"},
-    "checking.judge": {"checking", "launchers", "lint", "rules.base", "site", "steps"},
+    "checking.judge": {"checking", "judging", "launchers", "lint", "notebooks", "rules.base"}
+    | {"site", "steps"},
     "checking.fixing": {"checking.codes", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
-    "checking.actions": {"checking", "launchers", "plan", "roots", "rules.base", "settings"}
-    | {"source", "steps", "write"},
-    "report": DATA | {"report", "checking.causes", "checking.model", "links", "terminal"},
+    "checking.actions": {"checking", "launchers", "notebooks", "plan", "roots", "rules.base"}
+    | {"settings", "source", "steps", "write"},
+    "report": DATA
+    | {"report", "checking.causes", "checking.model", "links", "notebooks"}
+    | {"terminal"},
     "report.settings": {"settings"},
     "report.hunks": DATA | {"names"},
     "report.by_hand": DATA | {"report", "checking.catalogue"},
     "report.pair": {"names", "rules.base"},
     "report.rule": DATA | {"checking.measured", "links", "report"},
     "report.way_back": DATA | {"belongings", "report"},
-    "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model", "links"},
+    "report.sarif": DATA
+    | {"__version__", "report", "checking.causes", "checking.model", "links"}
+    | {"notebooks"},
     **{
         f"report.{name}": DATA | PLAN | {"report", "terminal"}
         for name in "plan plan_json plan_scaling plan_sections plan_tables".split()
     },
+    # The editor's side of checking: projects and buffers; the protocol is the business of the rest.
+    "server": {"__version__", "checking", "plan", "report", "rules.base", "server", "settings"}
+    | {"site", "source"},
+    "server.reading": {"checking", "judging", "roots", "rules.base", "settings", "source"},
+    "server.worker": set(),
     # What a migration means for batch and memory; the model and its arithmetic read no facts.
     "advice": {"advice", "discover", "facts", "launchers", "outcome", "settings", "source"}
     | {"strategies"},
@@ -238,11 +256,13 @@ THEIRS: dict[str, set[str]] = {
     "black": {"rewrite"},
     "click": {"cli", "commands", "report", "verify.report"},
     "jinja2": {"verify.report"},
+    "lsprotocol": {"server"},
     "mcp": {"assistants"},
     "numpy": {"verify"},
     "packaging": {"ranks.required"},
     "psutil": {"verify"},
     "pydantic": {"assistants"},
+    "pygls": {"server"},
     "rich": {"progress", "report.plan", "verify.progress"},
     "tensorboard": {"verify.observer.read_events"},
     "tomli": {"settings"},
@@ -340,7 +360,8 @@ def test_rules_do_no_file_access() -> None:
 def test_declared_dependencies_are_the_imported_ones() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = declared["optional-dependencies"]
-    lines = [*declared["dependencies"], *extras["verify"], *extras["mcp"]]
+    asked = [extras[name] for name in ("mcp", "server", "verify")]
+    lines = [*declared["dependencies"], *chain(*asked)]
     names = {re.split(r"\W*[<>=;]", one)[0].replace("-", "_") for one in lines}
     # markdown-it-py is imported without "py", and so is pyyaml
     names = {name.removesuffix("_py").replace("pyyaml", "yaml") for name in names}

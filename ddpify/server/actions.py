@@ -16,7 +16,7 @@ from ddpify.checking.noqa import with_noqa
 from ddpify.plan import Change
 from ddpify.report.replacements import replacements
 from ddpify.rules.base import Finding
-from ddpify.server.told import Places, diagnostic
+from ddpify.server.told import EditorPlaces, diagnostic
 from ddpify.settings import load
 from ddpify.source import Source
 
@@ -25,7 +25,7 @@ FIX_ALL = "source.fixAll.ddpify"
 
 
 def offered(
-    file: Path, found: Sequence[Finding], at: Iterable[int], checked: Checked, places: Places
+    file: Path, found: Sequence[Finding], at: Iterable[int], checked: Checked, places: EditorPlaces
 ) -> Iterator[types.CodeAction]:
     """The actions for the findings with the numbers ``at``; their edits are made when one of them
     is chosen."""
@@ -62,7 +62,7 @@ def edit_of(
     data: Mapping[str, object],
     found: Sequence[Finding],
     read: Read,
-    places: Places,
+    places: EditorPlaces,
     versions: Mapping[Path, int | None],
 ) -> types.WorkspaceEdit:
     """The edit of an action that was offered."""
@@ -86,7 +86,7 @@ def _silenced(one: Finding, path: str, read: Read) -> Change:
 
 
 def _edits(
-    change: Change, places: Places, versions: Mapping[Path, int | None]
+    change: Change, places: EditorPlaces, versions: Mapping[Path, int | None]
 ) -> Iterator[types.TextDocumentEdit | types.CreateFile]:
     file = Path(change.path).absolute()
     uri = uris.from_fs_path(str(file)) or ""

@@ -20,7 +20,7 @@ from ddpify.source import Source, UnreadableSource
 
 
 @dataclass(frozen=True)
-class Read:
+class ProjectAnswer:
     """What is wrong in the open files, by file; ``why``: in a sentence, why nothing can be said."""
 
     checked: Checked
@@ -45,7 +45,9 @@ class ProjectReader:
         """Files came or went, or others than Python files changed."""
         self.memory, self.warm, self._groups = LintMemory(), False, None
 
-    def read(self, files: Sequence[Path], buffers: Mapping[Path, str], cache: bool = True) -> Read:
+    def read(
+        self, files: Sequence[Path], buffers: Mapping[Path, str], cache: bool = True
+    ) -> ProjectAnswer:
         """Everything that is to be said of these files, ``buffers`` in the place of what is on
         disk."""
         texts = {f: encoded(text) for f, text in buffers.items() if text != text_of(f)}
@@ -56,9 +58,9 @@ class ProjectReader:
             for file in files:
                 checked = _with(checked, self._alone(file, asked))
         except (CheckError, SettingsError) as error:
-            return Read(Checked(), {}, str(error))
+            return ProjectAnswer(Checked(), {}, str(error))
         self.warm = self.warm or bool(texts) or not cache
-        return Read(checked, _by_file(checked, files))
+        return ProjectAnswer(checked, _by_file(checked, files))
 
     def _project(self, asked: CheckRequest) -> tuple[Group, ...]:
         if self._groups is None:

@@ -18,7 +18,7 @@ from ddpify.checking.model import Checked
 from ddpify.rules.base import Finding
 from ddpify.server import actions
 from ddpify.server.reading import ProjectReader, encoded, is_marked, text_of, top_of
-from ddpify.server.told import Places, diagnostic, hover
+from ddpify.server.told import EditorPlaces, diagnostic, hover
 from ddpify.server.worker import ReadingThread
 
 PAUSE = 0.2  # seconds without a key after which a buffer is read
@@ -189,7 +189,7 @@ class EditorSession:
         uri = self._uris.get(file)
         return encoded(self._text(uri)) if uri is not None else file.read_bytes()
 
-    def _places(self) -> Places:
+    def _places(self) -> EditorPlaces:
         """Places in the files as they are now; each is split once."""
         known: dict[Path, list[str]] = {}
 
@@ -200,7 +200,7 @@ class EditorSession:
                 known[file] = _LINE_END.split(text)
             return known[file]
 
-        return Places(self._server.workspace.position_codec, lines)
+        return EditorPlaces(self._server.workspace.position_codec, lines)
 
     # -- telling -------------------------------------------------------------------------------
 

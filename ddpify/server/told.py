@@ -33,7 +33,7 @@ def rules() -> Mapping[str, Rule]:
 
 
 @dataclass(frozen=True)
-class Places:
+class EditorPlaces:
     """Places of a project as the editor counts them; ``lines`` gives those of a file."""
 
     codec: PositionCodec
@@ -65,7 +65,7 @@ class Places:
         return types.Position(max(0, line - 1), self.codec.client_num_units(text))
 
 
-def diagnostic(found: Finding, file: Path, places: Places) -> types.Diagnostic:
+def diagnostic(found: Finding, file: Path, places: EditorPlaces) -> types.Diagnostic:
     """A finding: with the proof as related places, and the page of its rule."""
     rule = rules().get(found.rule)
     hops = [
