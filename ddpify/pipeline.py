@@ -18,10 +18,12 @@ from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
 from ddpify.reading import ReadEntry, is_converted, read_all, why_not
+from ddpify.restoring import restored
 from ddpify.rules.base import Finding, How, Severity
 from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions, of_trainers
 from ddpify.settings import Settings
 from ddpify.source import Site, Source, UnreadableSource
+from ddpify.sourcing import sourced
 from ddpify.strategies import of
 
 
@@ -36,6 +38,8 @@ def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[F
     if isinstance(found, Refusal):
         return Outcome(Path.cwd(), (), refusals=(found,)), ()
     reads, refusals = read_all(found, settings)
+    if (lost := _restored(reads, settings)) is not None:
+        return lost, ()
     outcome = _migrated(found, reads, refusals, settings)
     if outcome.refusals and any(one.rule == "DDP205" for one in outcome.findings):
         again = read_all(found, settings, shard_evaluation=False)
@@ -45,8 +49,23 @@ def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[F
     wanted &= not of(settings).shards
     if outcome.refusals and wanted and _train(reads):
         outcome = _with_whole_batches(found, settings, outcome) or outcome
+    if reads:
+        outcome = sourced(outcome, reads[0].facts.runtime)
     followed = () if outcome.starts_itself else reads
     return outcome, tuple(r.facts for r in followed if r.facts.entry.path in outcome.entries)
+
+
+def _restored(reads: Sequence[ReadEntry], settings: Settings) -> Outcome | None:
+    """The missing copy of the helpers of a project that was migrated; None where none is."""
+    for read in reads:
+        lost = restored(read.project, settings)
+        if lost is not None:
+            finding, note = lost
+            outcome = Outcome(
+                read.project.root, _names([read]), (finding,), notes=(note,), files=_files([read])
+            )
+            return _rendered(outcome, [read], settings)
+    return None
 
 
 def _train(reads: Sequence[ReadEntry]) -> bool:

@@ -119,6 +119,11 @@ OURS: dict[str, set[str]] = {
     "plan": {"source", "rules.base"},
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
     "write": {"source", "plan", "outcome"},
+    # A project that was migrated: what of its helpers is not there, and where sentences get them.
+    "lost": {"names"},
+    "restoring": {"lost", "outcome", "project", "roots", "rules.base", "settings", "source"}
+    | {"vendor"},
+    "sourcing": {"names", "outcome"},
     "launching": {"discover", "launchers", "rules.base", "vendor"},
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
@@ -126,7 +131,7 @@ OURS: dict[str, set[str]] = {
     "checking": {"checking", "programs", "rules.base", "roots", "settings", "site"},
     "checking.cache": {"__version__", "checking", "programs", "rules.base"},
     "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
-    "checking.copies": {"launching", "rules.base", "vendor"},
+    "checking.copies": {"launching", "lost", "roots", "rules.base", "site", "vendor"},
     "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"},
     "checking.fixing": {"checking.suppress", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},

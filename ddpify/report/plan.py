@@ -12,6 +12,8 @@ from ddpify.outcome import Outcome
 from ddpify.report import plan_json
 from ddpify.report.plan_sections import sections
 from ddpify.report.plan_tables import Section, Table
+from ddpify.report.spelled import spelled
+from ddpify.roots import prefix
 
 WIDTH = 100
 
@@ -22,10 +24,11 @@ def render(
     """``form`` is "text", "markdown" or "json"."""
     if form == "json":
         return plan_json.render(outcome, advice)
-    entries = ", ".join([one.entry for one in advice] or outcome.entries)
+    told = spelled(outcome, prefix(outcome.root))
+    entries = told(", ".join([one.entry for one in advice] or outcome.entries))
     way = "Lightning's Trainer" if outcome.starts_itself else "torchrun"
     title = f"{entries} under {way} (nothing is written)"
-    found = sections(outcome, advice)
+    found = (section.spelled(told) for section in sections(outcome, advice))
     if form == "markdown":
         lines = [f"## ddpify plan: {title}"]
         lines += [line for section in found for line in _markdown(section)]

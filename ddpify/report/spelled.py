@@ -6,10 +6,12 @@ import difflib
 import re
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 from ddpify.outcome import Outcome
 from ddpify.plan import Change
 from ddpify.report.hunks import lines_of
+from ddpify.roots import shown
 
 # A file with its ending, which is not the end of a longer path.
 _FILE = r"(?:[\w.+-]+/)*[\w+-][\w.+-]*\.\w+"
@@ -22,7 +24,8 @@ def spelled(outcome: Outcome, before: str = "", *, written: bool = False) -> Cal
     files as they were written, not as they were read.
     """
     changes = {one.path: one for one in outcome.changes if one.before is not None and written}
-    named = sorted({*outcome.files, *changes}, key=len, reverse=True)
+    known = {*outcome.files, *outcome.entries, *(one.path for one in outcome.changes)}
+    named = sorted(known, key=len, reverse=True)
     files = "|".join([*map(re.escape, named), _FILE])
     places = re.compile(rf"(?<![\w/.+-])({files})(?::(\d+))?(?![\w/])")
 
@@ -31,11 +34,16 @@ def spelled(outcome: Outcome, before: str = "", *, written: bool = False) -> Cal
         if path not in named and not (outcome.root / path).is_file():
             return found[0]
         if number is None:
-            return f"{before}{path}"
+            return placed(before, path)
         line = _after(changes[path]).get(int(number), number) if path in changes else number
-        return f"{before}{path}:{line}"
+        return f"{placed(before, path)}:{line}"
 
     return lambda text: places.sub(one, text)
+
+
+def placed(before: str, path: str) -> str:
+    """A file of the project, from the current folder, which may lie in the project."""
+    return shown(Path(before, path)) if Path(before).is_absolute() else f"{before}{path}"
 
 
 @cache

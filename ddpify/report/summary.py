@@ -11,7 +11,7 @@ from ddpify.outcome import Outcome
 from ddpify.report import kinds
 from ddpify.report.concise import plural
 from ddpify.report.hunks import file_diffs
-from ddpify.report.spelled import spelled
+from ddpify.report.spelled import placed, spelled
 from ddpify.report.text import commands, followed, left_by_hand
 
 _STEPS = "20"
@@ -49,14 +49,14 @@ def proofs(outcome: Outcome, before: str = "", baseline: str = "") -> Iterator[s
     against = ["--baseline", baseline] if baseline else []
     for entry in outcome.entries:
         own = ["--", *given[entry]] if given.get(entry) else []
-        words = ["ddpify", "verify", before + entry, *against, "--steps", _STEPS, *own]
+        words = ["ddpify", "verify", placed(before, entry), *against, "--steps", _STEPS, *own]
         yield shlex.join(words)
 
 
 def _changed(outcome: Outcome, before: str) -> Iterator[str]:
     diffs = file_diffs(outcome)
     if not diffs:
-        names = ", ".join(f"{before}{one}" for one in outcome.entries) or "this project"
+        names = ", ".join(placed(before, one) for one in outcome.entries) or "this project"
         yield f"Nothing to change in {names}."
         return
     places = plural(sum(len(diff.hunks) for diff in diffs), "place")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ddpify.outcome import Account, Outcome, Refusal
 from ddpify.report.concise import plural
+from ddpify.report.spelled import placed
 from ddpify.roots import prefix as prefix
 
 _NAMED = 3  # uses that were not followed, in the line that counts them
@@ -46,7 +47,7 @@ def left_by_hand(outcome: Outcome) -> tuple[Left, ...]:
 def commands(outcome: Outcome, before: str = "") -> tuple[str, ...]:
     """The line that starts each entry on every GPU of this machine, to be pasted."""
     start = "python" if outcome.starts_itself else "torchrun --standalone --nproc_per_node=gpu"
-    return tuple(f"{start} {shlex.quote(before + entry)}" for entry in outcome.entries)
+    return tuple(f"{start} {shlex.quote(placed(before, entry))}" for entry in outcome.entries)
 
 
 def followed(account: Account) -> str:

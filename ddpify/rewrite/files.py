@@ -6,12 +6,17 @@ from collections.abc import Sequence
 
 from ddpify.plan import Change, PlannedEdit
 from ddpify.rewrite.errors import RewriteError
+from ddpify.rewrite.format import whole
+from ddpify.rewrite.layout import Style
 from ddpify.source import Source, Span
 
 
-def new_file(path: str, planned: Sequence[PlannedEdit], old: Source | None) -> Change | None:
-    """The file as its edit gives it; None where it is there already."""
-    text = planned[0].edit.code
+def new_file(
+    path: str, planned: Sequence[PlannedEdit], old: Source | None, style: Style
+) -> Change | None:
+    """The file as its edit gives it, laid out as the project is; None where it is there already."""
+    code = planned[0].edit.code
+    text = whole(code, style) if path.endswith(".py") else code
     after = text.encode("utf-8")
     if old is not None and (old.text == text or old.raw == after):
         return None
