@@ -11,6 +11,8 @@ from ddpify.outcome import Outcome
 _NAMES = "|".join(sorted(RUNTIME_NAMES, key=len, reverse=True))
 _CALLED = re.compile(rf"(?<![\w.])({_NAMES})\(")
 
+_SAID = "; helpers: "
+
 
 def sourced(outcome: Outcome, runtime: tuple[str, str]) -> Outcome:
     """The outcome with the import of each helper that a refusal, or what is left to do, names.
@@ -33,7 +35,7 @@ def _told(text: str, core: str, there: bool) -> str:
     for name in dict.fromkeys(_CALLED.findall(text)):
         modules.setdefault(module_of(core, name) if there else INSTALLED, []).append(name)
     ways = [f"`from {module} import {', '.join(names)}`" for module, names in modules.items()]
-    if not ways:
+    if not ways or _SAID in text:
         return text
     copied = " (`ddpify migrate` then copies what is not there yet)" if there else ""
-    return f"{text}; helpers: {', '.join(ways)}{copied}"
+    return f"{text}{_SAID}{', '.join(ways)}{copied}"

@@ -74,7 +74,7 @@ OURS: dict[str, set[str]] = {
     "programs": set(),
     "roots": {"installs", "python"},
     "installs": {"python.imports", "settings"},
-    "source": {"literals", "respelling", "site"},
+    "source": {"literals", "respelling", "site", "todo"},
     "literals": set(),
     "respelling": set(),
     "outcome": DATA,
@@ -124,6 +124,10 @@ OURS: dict[str, set[str]] = {
     "restoring": {"lost", "outcome", "project", "roots", "rules.base", "settings", "source"}
     | {"vendor"},
     "sourcing": {"names", "outcome"},
+    # What a partial migration leaves to a person.
+    "todo": set(),
+    "moved": {"plan"},
+    "partial": {"moved", "outcome", "plan", "site", "source", "todo"},
     "launching": {"discover", "launchers", "rules.base", "vendor"},
     "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
@@ -132,12 +136,14 @@ OURS: dict[str, set[str]] = {
     "checking.cache": {"__version__", "checking", "programs", "rules.base"},
     "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
     "checking.copies": {"launching", "lost", "roots", "rules.base", "site", "vendor"},
-    "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"},
+    "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"}
+    | {"todo"},
     "checking.fixing": {"checking.suppress", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
     | {"write"},
     "report": DATA | {"report", "checking.causes", "checking.model"},
+    "report.spelled": DATA | {"moved"},
     "report.hunks": DATA | {"names"},
     "report.rule": DATA | {"names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.causes", "checking.model"},

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from ddpify import todo
 from ddpify.checking.cache import CacheEntry
 from ddpify.checking.catalogue import named
 from ddpify.checking.copies import Copies
@@ -17,7 +18,7 @@ from ddpify.checking.places import order
 from ddpify.checking.suppress import UNUSED, may_hold, silenced
 from ddpify.rules.base import Finding, Severity
 from ddpify.settings import Settings, nearest_pyproject
-from ddpify.site import Site
+from ddpify.site import Site, Span
 from ddpify.source import Source, UnreadableSource
 
 _OPTION = "DDP107"  # an option of the launcher's, which torchrun does not pass
@@ -65,7 +66,9 @@ class Judge:
         copies = Copies.of(self._group.root, self._readable(texts or {}), linted.others)
         written = () if texts else copies.findings()  # of files on disk, no editor's buffer
         fixable = map(copies.renewing, linted.findings)
-        found = self._as_started([*_unique((*written, *fixable, *self._launched()))])
+        found = self._as_started(
+            [*_unique((*self._left_to_do(), *written, *fixable, *self._launched()))]
+        )
         kept = self._heard([one for one in found if self._settings.wants(one.rule)])
         return CacheEntry(
             tuple(sorted(kept, key=order)),
@@ -74,6 +77,14 @@ class Judge:
             linted.programs,
             linted.others,
         )
+
+    def _left_to_do(self) -> Iterator[Finding]:
+        """What a partial migration has marked."""
+        for file in self._group.python:
+            path = file.relative_to(self._group.root).as_posix()
+            for line, what in todo.marks(self._contents[file].decode("utf-8", "replace")):
+                site = Site(path, Span(line, 0, line, 0))
+                yield Finding(todo.CODE, site, what, Severity.ERROR, advice=todo.WAY)
 
     def _readable(self, texts: Mapping[Path, bytes]) -> list[Path]:
         return [f for f in self._group.python if self._contents[f] and f not in texts]

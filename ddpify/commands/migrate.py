@@ -12,6 +12,7 @@ import click
 from ddpify.commands.diff import full_flag, show_dry_run
 from ddpify.commands.shared import (
     CLEAN,
+    TO_DO,
     Stop,
     color_flag,
     format_flag,
@@ -24,6 +25,8 @@ from ddpify.commands.shared import (
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
 
+PARTIAL = "--partial changes what is certain, and marks this to be done by hand"
+
 
 @click.command()
 @paths_argument
@@ -35,6 +38,12 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Write the migrated project into DIR; the original stays as it is.",
 )
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Where it would refuse: change what is certain, mark the rest `# ddpify: TODO`; the "
+    "program does not start until that is done.",
+)
 @click.option("--force", is_flag=True, help="Change files with uncommitted changes, too.")
 @project_options
 @format_flag("text", "json")
@@ -44,6 +53,7 @@ def migrate(
     paths: tuple[Path, ...],
     inplace: bool,
     output: Path | None,
+    partial: bool,
     force: bool,
     form: str,
     color: bool | None,
@@ -60,14 +70,17 @@ def migrate(
     settings = settings_of(paths, flags)
     from ddpify import pipeline
 
-    outcome = pipeline.migrate(paths, settings)
+    outcome = pipeline.migrate(paths, settings, partial)
     if outcome.refusals:
-        return refuse(outcome, form)
+        code = refuse(outcome, form)
+        if any(one.fix for one in outcome.findings) and not partial:
+            click.echo(f"ddpify: {PARTIAL}", err=True)
+        return code
     if not inplace and output is None:
         return show_dry_run(outcome, form, color, full)
     written = _write(outcome, output, force)
     _show_written(outcome, output or outcome.root, written, form)
-    return CLEAN
+    return TO_DO if outcome.todos else CLEAN
 
 
 def _show_written(outcome: Outcome, target: Path, written: Sequence[Path], form: str) -> None:

@@ -70,8 +70,8 @@ def file_diffs(outcome: Outcome) -> tuple[FileDiff, ...]:
 
 def file_diff(change: Change) -> FileDiff:
     """Compare both versions and hand every edit to the hunks it made."""
-    old = lines_of(change.before or b"")
-    new = lines_of(change.after)
+    old = _lines(change.before or b"")
+    new = _lines(change.after)
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     groups = list(matcher.get_grouped_opcodes(3))
     importing = [_needing_imports(change.edits, group, new) for group in groups]
@@ -84,7 +84,7 @@ def file_diff(change: Change) -> FileDiff:
     return FileDiff(change.path, change.before is None, tuple(hunks), is_copy)
 
 
-def lines_of(raw: bytes) -> list[str]:
+def _lines(raw: bytes) -> list[str]:
     """Lines with their ends; only ``\\n`` ends a line, as for patch tools."""
     parts = _decoded(raw).split("\n")
     return [f"{part}\n" for part in parts[:-1]] + parts[-1:] * bool(parts[-1])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
+from ddpify.moved import line_after
 from ddpify.outcome import Outcome
-from ddpify.plan import Change
-from ddpify.report.hunks import lines_of
 from ddpify.roots import shown
 
 # A file with its ending, which is not the end of a longer path.
@@ -35,7 +32,7 @@ def spelled(outcome: Outcome, before: str = "", *, written: bool = False) -> Cal
             return found[0]
         if number is None:
             return placed(before, path)
-        line = _after(changes[path]).get(int(number), number) if path in changes else number
+        line = line_after(changes[path], int(number)) if path in changes else number
         return f"{placed(before, path)}:{line}"
 
     return lambda text: places.sub(one, text)
@@ -44,25 +41,3 @@ def spelled(outcome: Outcome, before: str = "", *, written: bool = False) -> Cal
 def placed(before: str, path: str) -> str:
     """A file of the project, from the current folder, which may lie in the project."""
     return shown(Path(before, path)) if Path(before).is_absolute() else f"{before}{path}"
-
-
-@cache
-def _after(change: Change) -> dict[int, int]:
-    """The number of each line of a file in the new one."""
-    old, new = lines_of(change.before or b""), lines_of(change.after)
-    found: dict[int, int] = {}
-    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
-        for line in range(i1, i2):
-            same = j1 + line - i1
-            now = same if tag == "equal" else _alike(old[line], new, range(j1, j2), j1)
-            found[line + 1] = now + 1
-    return found
-
-
-def _alike(line: str, new: list[str], among: range, first: int) -> int:
-    """The line that another one became: it may have been indented, or put into a call."""
-
-    def likeness(at: int) -> float:
-        return difflib.SequenceMatcher(None, line.strip(), new[at].strip(), False).ratio()
-
-    return max(among, key=likeness, default=first)
