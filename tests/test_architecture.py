@@ -118,6 +118,7 @@ OURS: dict[str, set[str]] = {
     | {"seal", "settings", "source"},
     "plan": {"source", "rules.base"},
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
+    "rewrite.files": {"names", "source", "rules.base", "plan", "rewrite"},
     "write": {"source", "plan", "outcome"},
     # A project that was migrated: what of its helpers is not there, and where sentences get them.
     "lost": {"names"},
