@@ -12,6 +12,8 @@ from ddpify.outcome import Refusal
 from ddpify.roots import project_root
 from ddpify.roots import python_files as python_files
 
+_NAMED = 20  # scripts of which one is to be chosen
+
 
 @dataclass(frozen=True)
 class Entries:
@@ -38,9 +40,17 @@ def entries(paths: Sequence[Path]) -> Entries | Refusal:
         scripts += [script for script in found if script not in scripts]
     root = project_root(scripts[0])
     outside = [s for s in scripts if not s.resolve().is_relative_to(root)]
+    if outside and len(guessed) == len(scripts):
+        return Refusal(f"{paths[0]}: holds several projects; name one script: {_listed(scripts)}")
     if outside:
         return Refusal(f"{outside[0]}: not in the same project as {scripts[0]} ({root})")
     return Entries(root, tuple(scripts), frozenset(guessed))
+
+
+def _listed(scripts: Sequence[Path]) -> str:
+    named = ", ".join(map(str, scripts[:_NAMED]))
+    more = len(scripts) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def _scripts(path: Path) -> list[Path] | Refusal:

@@ -47,6 +47,7 @@ class Outcome:
     ``files`` are all that hang on the entries, changed or not, relative to ``root``.
     ``on_nodes`` is how each is started on several nodes, where that is asked for.
     ``starts_itself``: the programs start their processes themselves, as Lightning does.
+    ``todos``: what a partial migration marks, with the lines of the written files.
     ``differences``: what is not as in one process; ``arguments``: what each entry is started with.
     """
 
@@ -60,6 +61,7 @@ class Outcome:
     files: tuple[str, ...] = ()
     account: Account | None = None
     starts_itself: bool = False
+    todos: tuple[Note, ...] = ()
     differences: tuple[str, ...] = ()
     arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
     on_nodes: tuple[str, ...] = ()

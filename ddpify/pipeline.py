@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ddpify import accepting, discover, launching, siblings, trainers, unbound, vendor
+from ddpify import accepting, discover, launching, siblings, todo, trainers, unbound, vendor
 from ddpify.advice import after
 from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.clusters.files import with_start_files
@@ -17,32 +17,48 @@ from ddpify.lightning import agreed, chosen, commandline, configs, devices, limi
 from ddpify.lightning.configured import configured
 from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
+from ddpify.partial import marked
 from ddpify.plan import Plan
 from ddpify.reading import ReadEntry, is_converted, read_all, why_not
-from ddpify.rules.base import Finding, How, Severity
+from ddpify.restoring import restored
+from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions, of_trainers
 from ddpify.settings import Settings
-from ddpify.source import Site, Source, UnreadableSource
+from ddpify.source import Site, Source, Span, UnreadableSource
+from ddpify.sourcing import sourced
 from ddpify.steps import StepListener, untold
 from ddpify.strategies import of
 
+_WIDTH = 88  # of the comments of a partial migration, where no settings say
 
-def migrate(paths: Sequence[Path], settings: Settings, step: StepListener = untold) -> Outcome:
+
+def migrate(
+    paths: Sequence[Path],
+    settings: Settings,
+    step: StepListener = untold,
+    partial: bool = False,
+) -> Outcome:
     """Everything that takes the entries to ``torchrun``, rendered; nothing is written.
 
-    ``step`` is told how far it is.
+    ``step`` is told how far it is. ``partial``: what is refused is marked in programs that do not
+    start, where anything is certain.
     """
-    return with_start_files(after.told(*examine(paths, settings, step)), settings)
+    return with_start_files(after.told(*examine(paths, settings, step, partial)), settings)
 
 
 def examine(
-    paths: Sequence[Path], settings: Settings, step: StepListener = untold
+    paths: Sequence[Path],
+    settings: Settings,
+    step: StepListener = untold,
+    partial: bool = False,
 ) -> tuple[Outcome, tuple[Facts, ...]]:
     """What ``migrate`` gives, and the facts of its entries, for who advises on them."""
     found = discover.entries(paths)
     if isinstance(found, Refusal):
         return Outcome(Path.cwd(), (), refusals=(found,)), ()
     reads, refusals = read_all(found, settings, step=step)
+    if (lost := _restored(reads, settings)) is not None:
+        return lost, ()
     outcome = _migrated(found, reads, refusals, settings, step)
     if outcome.refusals and any(one.rule == "DDP205" for one in outcome.findings):
         again = read_all(found, settings, shard_evaluation=False, step=step)
@@ -52,8 +68,78 @@ def examine(
     wanted &= not of(settings).shards
     if outcome.refusals and wanted and _train(reads):
         outcome = _with_whole_batches(found, settings, outcome, step) or outcome
+    if partial and outcome.refusals:
+        outcome = _partly(outcome, reads, settings) or outcome
+    if reads:
+        outcome = sourced(outcome, reads[0].facts.runtime)
     followed = () if outcome.starts_itself else reads
     return outcome, tuple(r.facts for r in followed if r.facts.entry.path in outcome.entries)
+
+
+def _partly(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> Outcome | None:
+    """What is certain of a refused migration, and marks for the rest; None where nothing is.
+
+    Where a program was refused before it was judged, the rules judge what was read of it.
+    """
+    if (
+        not reads
+        or outcome.clashes
+        or any(read.facts.trainers for read in reads)
+        or not _one(reads)
+    ):
+        return None
+    entry = reads[0].facts.entry.site
+    left = [one if one.site else replace(one, site=entry) for one in outcome.refusals]
+    findings = outcome.findings or [f for read in reads for f in _judge(read.facts, settings)]
+    certain = tuple(one for one in findings if one.fix and one.rule != vendor.RULE)
+    lines = {_line(one.site) for one in left if one.site}
+    unfixed = [one for one in findings if not one.fix]
+    if not outcome.findings:
+        errors = (one for one in unfixed if one.severity is Severity.ERROR)
+        left += [_as_refusal(one) for one in errors if _line(one.site) not in lines]
+    told = tuple(one for one in unfixed if one.severity is not Severity.ERROR)
+    found = replace(outcome, findings=(*certain, *told), refusals=())
+    rendered = _rendered(found, reads, settings)
+    if rendered.refusals or not certain:
+        return None
+    helped = sourced(replace(rendered, refusals=tuple(left)), reads[0].facts.runtime)
+    sources = {path: s for read in reads for path, s in read.project.sources.items()}
+    return marked(rendered, helped.refusals, sources, settings.line_length or _WIDTH)
+
+
+def _one(reads: Sequence[ReadEntry]) -> bool:
+    """Whether all programs train in one process, as far as they are followed."""
+    one = (Status.SINGLE, Status.DATA_PARALLEL)
+    return all(read.facts.status in one and read.facts.training for read in reads)
+
+
+def _to_do(reads: Sequence[ReadEntry]) -> tuple[list[Refusal], list[Finding]]:
+    """What a partial migration has left that is still there; else the guards, which may go."""
+    left, guards = [], []
+    for path, source in {p: s for read in reads for p, s in read.project.sources.items()}.items():
+        for line, what in todo.marks(source.text):
+            site = Site(path, Span(line, 0, line, 0))
+            left.append(Refusal(f"{site}: {todo.CODE} TODO {what}; {todo.WAY}", site))
+        guard = todo.guard_in(source.text)
+        if guard is not None:
+            site = source.site(guard)
+            fix = (Edit(How.DELETE, site, ""),)
+            told = "what was left to do by hand is done: the program may start"
+            guards.append(Finding(todo.CODE, site, told, Severity.WARNING, fix))
+    return left, guards
+
+
+def _restored(reads: Sequence[ReadEntry], settings: Settings) -> Outcome | None:
+    """The missing copy of the helpers of a project that was migrated; None where none is."""
+    for read in reads:
+        lost = restored(read.project, settings)
+        if lost is not None:
+            finding, note = lost
+            outcome = Outcome(
+                read.project.root, _names([read]), (finding,), notes=(note,), files=_files([read])
+            )
+            return _rendered(outcome, [read], settings)
+    return None
 
 
 def _train(reads: Sequence[ReadEntry]) -> bool:
@@ -97,10 +183,11 @@ def _migrated(
     reads, others = _training(found, reads)
     if reads and not refusals and all(read.facts.trainers for read in reads):
         return _of_trainers(found.root, reads, others, settings, step)
-    refusals += [r for read in reads for r in why_not(read, settings)]
+    left, guards = _to_do(reads)
+    refusals += left or [r for read in reads for r in why_not(read, settings)]
     if refusals:
         return Outcome(found.root, _names(reads), refusals=tuple(refusals), files=_files(reads))
-    findings = [f for read in reads for f in _judge(read.facts, settings)]
+    findings = [*guards, *(f for read in reads for f in _judge(read.facts, settings))]
     half = any(is_converted(read.facts, settings) for read in reads)  # is no program
     findings, accepted = (findings, ()) if half else accepting.taken(findings, settings, found.root)
     unfixed = [f for f in findings if f.severity is Severity.ERROR and not f.fix]

@@ -88,6 +88,11 @@ def _present(project: Project) -> Path | None:
     return default if _is_runtime(default) else None
 
 
+def is_first(module: str) -> bool:
+    """Whether a module has the name of the first file of a copy."""
+    return module.rpartition(".")[2].startswith(CORE)
+
+
 def _beside(core: Path) -> Path:
     return core.with_name(f"{metrics_beside(core.stem)}.py")
 

@@ -97,7 +97,7 @@ OURS: dict[str, set[str]] = {
     "surroundings": {"__version__", "settings"},
     "roots": {"installs", "python"},
     "installs": {"python.imports", "settings"},
-    "source": {"literals", "respelling", "site"},
+    "source": {"literals", "respelling", "site", "todo"},
     "literals": set(),
     "respelling": set(),
     "outcome": DATA,
@@ -144,10 +144,20 @@ OURS: dict[str, set[str]] = {
     | {"seal", "settings", "source"},
     "plan": {"source", "rules.base"},
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
+    "rewrite.files": {"names", "source", "rules.base", "plan", "rewrite"},
     # What is about to be written, and the way back: knows files, and nothing of programs.
     "journal": {"journal", "roots"},
     "belongings": set(),
     "write": {"belongings", "journal", "plan"},
+    # A project that was migrated: what of its helpers is not there, and where sentences get them.
+    "lost": {"names"},
+    "restoring": {"lost", "outcome", "project", "roots", "rules.base", "settings", "source"}
+    | {"vendor"},
+    "sourcing": {"names", "outcome"},
+    # What a partial migration leaves to a person.
+    "todo": set(),
+    "moved": {"plan"},
+    "partial": {"moved", "outcome", "plan", "site", "source", "todo"},
     "launching": {"discover", "launchers", "rules.base", "vendor"},
     # Files that start a program on several nodes; they know of it what its launchers say.
     "clusters": {"clusters", "launchers", "outcome", "plan"},
@@ -163,10 +173,10 @@ OURS: dict[str, set[str]] = {
     "checking.cache": {"__version__", "checking", "programs", "rules.base"},
     "checking.catalogue": {"checking.model", "rules.base", "rules.examples", "rules.registry"},
     "checking.lookup": {"checking.catalogue", "rules.base"},
-    "checking.copies": {"launching", "rules.base", "vendor"},
+    "checking.copies": {"launching", "lost", "roots", "rules.base", "site", "vendor"},
     "checking.hearing": {"checking", "rules.base", "settings", "source"},
     "checking.judge": {"checking", "judging", "launchers", "lint", "notebooks", "rules.base"}
-    | {"site", "steps"},
+    | {"site", "steps", "todo"},
     "checking.fixing": {"checking.codes", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
     "checking.actions": {"checking", "launchers", "notebooks", "plan", "roots", "rules.base"}
@@ -175,6 +185,7 @@ OURS: dict[str, set[str]] = {
     | {"report", "checking.causes", "checking.model", "links", "notebooks"}
     | {"terminal"},
     "report.settings": {"settings"},
+    "report.spelled": DATA | {"moved"},
     "report.hunks": DATA | {"names"},
     "report.by_hand": DATA | {"report", "checking.catalogue"},
     "report.pair": {"names", "rules.base"},

@@ -46,6 +46,13 @@ _OWN = (
         good=(Example((("main.py", "import os  # noqa: F401\n"),)),),
     ),
     Rule(
+        "DDP008",
+        "left-to-do",
+        "`ddpify migrate --partial` marks what it could not decide with a comment, and the program "
+        "ends at its start until that is done: half a migration may hang, or train wrongly.",
+        "ddpify",
+    ),
+    Rule(
         "DDP960",
         "trainer-of-one-device",
         "A Lightning Trainer that is given devices=1 trains on one, however many there are. "

@@ -20,6 +20,7 @@ OWN = (
     "DDP002",
     "DDP003",
     UNUSED,
+    "DDP008",
     "DDP930",
     "DDP960",
     "DDP961",

@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify import launching, vendor
-from ddpify.rules.base import Finding
+from ddpify.lost import LostImport, lost
+from ddpify.roots import python_files
+from ddpify.rules.base import Finding, Severity
+from ddpify.site import Site, Span
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class Copies:
     root: Path
     paths: tuple[str, ...]
     opens: bool
+    lost: tuple[LostImport, ...] = ()
 
     @classmethod
     def of(cls, root: Path, python: Sequence[Path], others: Iterable[Path]) -> Copies:
@@ -25,12 +29,19 @@ class Copies:
         files = (file for file in (*python, *others) if file.is_relative_to(root))
         cores = sorted({file for file in files if vendor.is_core(file)})
         paths = tuple(file.relative_to(root).as_posix() for file in cores)
-        return cls(root, paths, any(vendor.opens_session(file, cores) for file in python))
+        opens = any(vendor.opens_session(file, cores) for file in python)
+        return cls(root, paths, opens, lost(python, python_files(root)))
 
     def findings(self) -> Iterator[Finding]:
-        """Copies that are not as ddpify wrote them; lines that start a script without torchrun."""
+        """Copies that are not as ddpify wrote them, or not there; lines that start a script without
+        torchrun."""
         for path in self.paths:
             yield from vendor.drifts(path, self.root)
+        for one in {one.path: one for one in reversed(self.lost)}.values():
+            site = Site(one.file.relative_to(self.root).as_posix(), Span(one.line, 0, one.line, 0))
+            message = f"{one.path} is missing: the program ends here"
+            way = "`ddpify migrate` writes it again"
+            yield Finding("DDP004", site, message, Severity.ERROR, advice=way)
         if self.opens:
             yield from launching.findings(self.root)
 

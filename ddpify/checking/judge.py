@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ddpify import todo
 from ddpify.checking.cache import CacheEntry
 from ddpify.checking.catalogue import named
 from ddpify.checking.codes import UNUSED
@@ -16,7 +17,7 @@ from ddpify.checking.files import Group
 from ddpify.checking.places import order
 from ddpify.notebooks import is_notebook
 from ddpify.rules.base import Finding, Severity
-from ddpify.site import Site
+from ddpify.site import Site, Span
 from ddpify.steps import StepListener, untold
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ class Judge:
         copies = Copies.of(self.group.root, self._readable(), linted.others)
         written = self._written(copies)
         fixable = map(copies.renewing, linted.findings)
-        found = self._as_started([*_unique((*written, *fixable, *self._launched()))])
+        found = self._as_started(
+            [*_unique((*self._left_to_do(), *written, *fixable, *self._launched()))]
+        )
         return CacheEntry(
             tuple(sorted(found, key=order)),
             named({UNUSED, *(one.rule for one in found)}),
@@ -70,6 +73,14 @@ class Judge:
         """What is said of files on disk, where one is read, and of no editor's buffer."""
         named = copies.findings() if set(self.group.python) - set(self.texts) else ()
         return [one for one in named if self.group.root / one.site.path not in self.texts]
+
+    def _left_to_do(self) -> Iterator[Finding]:
+        """What a partial migration has marked."""
+        for file in self.group.python:
+            path = file.relative_to(self.group.root).as_posix()
+            for line, what in todo.marks(self.contents[file].decode("utf-8", "replace")):
+                site = Site(path, Span(line, 0, line, 0))
+                yield Finding(todo.CODE, site, what, Severity.ERROR, advice=todo.WAY)
 
     def _readable(self) -> list[Path]:
         return [f for f in self.group.python if self.contents[f] and f not in self.texts]

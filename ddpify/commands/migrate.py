@@ -14,6 +14,7 @@ import click
 from ddpify.commands.diff import full_flag, show_dry_run
 from ddpify.commands.shared import (
     CLEAN,
+    TO_DO,
     Stop,
     color_flag,
     format_flag,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ddpify.outcome import Outcome
     from ddpify.write import WrittenCopy
 
+PARTIAL = "--partial changes what is certain, and marks this to be done by hand"
+
 
 @click.command()
 @paths_argument
@@ -39,6 +42,12 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Write the migrated project into DIR; the original stays as it is.",
 )
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Where it would refuse: change what is certain, mark the rest `# ddpify: TODO`; the "
+    "program does not start until that is done.",
+)
 @click.option("--force", is_flag=True, help="Change files with uncommitted changes, too.")
 @project_options
 @launch_options
@@ -49,6 +58,7 @@ def migrate(
     paths: tuple[Path, ...],
     inplace: bool,
     output: Path | None,
+    partial: bool,
     force: bool,
     form: str,
     color: bool | None,
@@ -67,16 +77,19 @@ def migrate(
     from ddpify.progress import progress
 
     with progress() as step:
-        outcome = pipeline.migrate(paths, settings, step)
+        outcome = pipeline.migrate(paths, settings, step, partial)
     if outcome.refusals:
-        return refuse(outcome, form)
+        code = refuse(outcome, form)
+        if any(one.fix for one in outcome.findings) and not partial:
+            click.echo(f"ddpify: {PARTIAL}", err=True)
+        return code
     if not inplace and output is None:
         return show_dry_run(outcome, form, color, full)
     written = _write(
         outcome, output, force, shlex.join(["ddpify", "migrate", *map(str, paths), "--inplace"])
     )
     _show_written(outcome, output or outcome.root, written, form)
-    return CLEAN
+    return TO_DO if outcome.todos else CLEAN
 
 
 @dataclass(frozen=True)

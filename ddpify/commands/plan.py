@@ -124,7 +124,7 @@ def _show(outcome: Outcome, advice: tuple[Advice, ...], form: str, color: bool) 
 def _why(outcome: Outcome) -> str:
     from ddpify.report import text
 
-    return text.refusal(outcome.refusals[0], outcome.root).removeprefix("ddpify: ")
+    return text.refusal(outcome.refusals[0]).removeprefix("ddpify: ")
 
 
 def _script(path: Path, outcome: Outcome) -> Path:

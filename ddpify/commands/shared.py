@@ -286,9 +286,12 @@ def settings_of(paths: Sequence[Path], flags: dict[str, object]) -> Settings:
 
 def refuse(outcome: Outcome, form: str) -> int:
     from ddpify.report import json, text
+    from ddpify.report.spelled import spelled
+    from ddpify.roots import prefix
 
+    told = spelled(outcome, prefix(outcome.root))
     for refusal in outcome.refusals:
-        click.echo(text.refusal(refusal, outcome.root), err=True)
+        click.echo(told(text.refusal(refusal)), err=True)
     if form == "json":
         click.echo(json.render(outcome), nl=False)
     return FAILED

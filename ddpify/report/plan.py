@@ -13,6 +13,7 @@ from ddpify.outcome import Outcome
 from ddpify.report import plan_json
 from ddpify.report.plan_sections import sections
 from ddpify.report.plan_tables import Section, Table
+from ddpify.report.spelled import spelled
 from ddpify.roots import prefix
 from ddpify.terminal import width
 
@@ -25,12 +26,11 @@ def render(
     """``form`` is "text", "markdown" or "json"."""
     if form == "json":
         return plan_json.render(outcome, advice)
-    entries = ", ".join([one.entry for one in advice] or outcome.entries)
+    told = spelled(outcome, prefix(outcome.root))
+    entries = told(", ".join([one.entry for one in advice] or outcome.entries))
     way = "Lightning's Trainer" if outcome.starts_itself else "torchrun"
-    folder = prefix(outcome.root)
-    places = f"; places are from {folder}" if folder else ""
-    title = f"{entries} under {way} (nothing is written{places})"
-    found = sections(outcome, advice)
+    title = f"{entries} under {way} (nothing is written)"
+    found = (section.spelled(told) for section in sections(outcome, advice))
     if form == "markdown":
         lines = [f"## ddpify plan: {title}"]
         lines += [line for section in found for line in _markdown(section)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddpify.advice.model import Cell
 
@@ -18,11 +18,20 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     left: frozenset[int] = frozenset({0})
 
+    def spelled(self, told: Callable[[str], str]) -> Table:
+        """With each word as ``told`` has it."""
+        return replace(self, rows=tuple(tuple(map(told, row)) for row in self.rows))
+
 
 @dataclass(frozen=True)
 class Section:
     title: str
     parts: tuple[str | Table, ...]
+
+    def spelled(self, told: Callable[[str], str]) -> Section:
+        """With each place as ``told`` has it."""
+        parts = (told(p) if isinstance(p, str) else p.spelled(told) for p in self.parts)
+        return Section(told(self.title), tuple(parts))
 
 
 def mebibytes(size: int) -> str:

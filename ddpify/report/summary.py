@@ -11,10 +11,11 @@ from ddpify.outcome import Outcome
 from ddpify.report import kinds
 from ddpify.report.concise import plural
 from ddpify.report.hunks import file_diffs
-from ddpify.report.spelled import spelled
+from ddpify.report.spelled import placed, spelled
 from ddpify.report.text import commands, followed, left_by_hand
 
 _STEPS = "20"
+_TODOS = "Left to do by hand, marked `# ddpify: TODO`; until it is done the program does not start"
 _PROOF = "Prove it (one process against two, in scratch copies; without --steps: the whole run)"
 
 
@@ -42,7 +43,10 @@ def done(
     if written:
         lines += _section(f"Wrote {plural(len(written), 'file')}", map(_shown, written))
     lines += [*_changed(outcome, before), *_left(outcome, before, written=True)]
-    if outcome.changes:
+    if outcome.todos:
+        again = shlex.join(["ddpify", "migrate", *_entries(outcome, before), "--inplace"])
+        lines += _section("Once that is done and the comments are gone", [again])
+    elif outcome.changes:
         lines += _section("Run it (arguments as before)", start or commands(outcome, before))
         lines += _section("On several nodes", outcome.on_nodes)
         lines += _section(_PROOF, proofs(outcome, before, baseline))
@@ -55,14 +59,18 @@ def proofs(outcome: Outcome, before: str = "", baseline: str = "") -> Iterator[s
     against = ["--baseline", baseline] if baseline else []
     for entry in outcome.entries:
         own = ["--", *given[entry]] if given.get(entry) else []
-        words = ["ddpify", "verify", before + entry, *against, "--steps", _STEPS, *own]
+        words = ["ddpify", "verify", placed(before, entry), *against, "--steps", _STEPS, *own]
         yield shlex.join(words)
+
+
+def _entries(outcome: Outcome, before: str) -> list[str]:
+    return [placed(before, one) for one in outcome.entries]
 
 
 def _changed(outcome: Outcome, before: str) -> Iterator[str]:
     diffs = file_diffs(outcome)
     if not diffs:
-        names = ", ".join(f"{before}{one}" for one in outcome.entries) or "this project"
+        names = ", ".join(_entries(outcome, before)) or "this project"
         yield f"Nothing to change in {names}."
         return
     places = plural(sum(len(diff.hunks) for diff in diffs), "place")
@@ -75,6 +83,11 @@ def _left(outcome: Outcome, before: str, *, written: bool) -> Iterator[str]:
     told = spelled(outcome, before, written=written)
     by_hand = (f"{left.place}: {left.text}" for left in left_by_hand(outcome))
     notes = (f"{note.site}: {note.message}" for note in outcome.notes)
+    todos = (
+        f"{placed(before, one.site.path)}:{one.site.span.line}: {one.message}"
+        for one in outcome.todos
+    )
+    yield from _section(_TODOS, todos)
     yield from _section("Not the same as in one process", map(told, outcome.differences))
     yield from _section("Left to do by hand", map(told, by_hand))
     yield from _section("Notes", map(told, notes))

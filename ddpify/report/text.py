@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ddpify.outcome import Account, Outcome, Refusal
 from ddpify.report.concise import plural
+from ddpify.report.spelled import placed
 from ddpify.roots import prefix as prefix
 
 _NAMED = 3  # uses that were not followed, in the line that counts them
@@ -23,13 +24,10 @@ class Left:
     text: str
 
 
-def refusal(one: Refusal, root: Path) -> str:
-    """One line for standard error; a place in the project is reached from the current folder."""
+def refusal(one: Refusal) -> str:
+    """One line for standard error; its places are those of the project."""
     place = f"{one.site}: " if one.site and not one.message.startswith(one.site.path) else ""
-    told = f"{place}{one.message}"
-    file = Path(told.partition(":")[0])
-    inside = not file.is_absolute() and (root / file).is_file()
-    return f"ddpify: {prefix(root) if inside else ''}{told}"
+    return f"ddpify: {place}{one.message}"
 
 
 def left_by_hand(outcome: Outcome) -> tuple[Left, ...]:
@@ -53,7 +51,8 @@ def commands(outcome: Outcome, before: str = "", folder: str = "") -> tuple[str,
     """
     start = "python" if outcome.starts_itself else "torchrun --standalone --nproc_per_node=gpu"
     go = f"cd {shlex.quote(folder)} && " if folder else ""
-    return tuple(f"{go}{start} {shlex.quote(before + entry)}" for entry in outcome.entries)
+    named = (shlex.quote(placed(before, entry)) for entry in outcome.entries)
+    return tuple(f"{go}{start} {name}" for name in named)
 
 
 def followed(account: Account) -> str:

@@ -58,7 +58,7 @@ def _change(
 ) -> Change | None:
     hows = {one.edit.how for one in planned}
     if hows == {How.NEW_FILE} and len(planned) == 1:
-        return new_file(path, planned, source)
+        return new_file(path, planned, source, style)
     if source is None:
         raise RewriteError(path, _rules(planned), "there is no such file to edit")
     if hows & {How.NEW_FILE, How.TEXT}:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ddpify.names import HEADER_PREFIX
 from ddpify.plan import Change, PlannedEdit
 from ddpify.rewrite.errors import RewriteError
+from ddpify.rewrite.format import whole
+from ddpify.rewrite.layout import Style
 from ddpify.source import Source, Span
 
 
-def new_file(path: str, planned: Sequence[PlannedEdit], old: Source | None) -> Change | None:
-    """The file as its edit gives it; None where it is there already."""
-    text = planned[0].edit.code
+def new_file(
+    path: str, planned: Sequence[PlannedEdit], old: Source | None, style: Style
+) -> Change | None:
+    """The file as its edit gives it; None where it is there already.
+
+    A copy of the helpers is laid out as the project is.
+    """
+    code = planned[0].edit.code
+    text = whole(code, style) if code.startswith(HEADER_PREFIX) else code
     after = text.encode("utf-8")
     if old is not None and (old.text == text or old.raw == after):
         return None

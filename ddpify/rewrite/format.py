@@ -13,7 +13,7 @@ import libcst as cst
 from black.parsing import InvalidInput
 
 from ddpify.rewrite.errors import CodeError
-from ddpify.rewrite.layout import Layout, Statement, columns, with_lead
+from ddpify.rewrite.layout import Layout, Statement, Style, columns, with_lead
 from ddpify.rewrite.wrapping import wrapped
 
 _ENDLESS = 10_000
@@ -94,6 +94,11 @@ def _like(formatted: Statement, after: Statement) -> Statement:
         parts = {name: getattr(after, name) for name in _without_parts(after)}
         formatted = formatted.with_changes(**parts)
     return with_lead(formatted, after.leading_lines)
+
+
+def whole(code: str, style: Style) -> str:
+    """A file that is new, as black lays it out in this project."""
+    return _black(code, style.line_length, not style.skip_string_normalization)
 
 
 def _black(code: str, width: int, normalize: bool) -> str:

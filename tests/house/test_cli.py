@@ -58,7 +58,8 @@ FOLDING = ("--fold", "--full")
 NODES = ("--gpus-per-node", "--launcher", "--nodes")
 FLAGS = {
     "migrate": sorted(
-        (*SETTINGS_FLAGS, *NODES, *COMMON, *FOLDING, "--force", "--inplace", "--output", "-o")
+        [*SETTINGS_FLAGS, *NODES, *COMMON, *FOLDING]
+        + "--force --inplace --output --partial -o".split()
     ),
     "diff": sorted((*SETTINGS_FLAGS, *NODES, *COMMON, *FOLDING)),
     "convert-checkpoint": ["--force"],
@@ -103,7 +104,13 @@ class Layers:
         self.dirty: tuple[str, ...] = ()
         self.failure = ""
 
-    def migrate(self, paths: Sequence[Path], settings: Settings, step: StepListener) -> Outcome:
+    def migrate(
+        self,
+        paths: Sequence[Path],
+        settings: Settings,
+        step: StepListener,
+        partial: bool = False,
+    ) -> Outcome:
         """As ``pipeline.migrate``."""
         assert paths == (Path("main.py"),)
         self.settings = settings
@@ -196,7 +203,8 @@ def test_exit_codes(
 def test_a_refusal_is_one_line_and_nothing_is_written(
     layers: Layers, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, form: str
 ) -> None:
-    layers.result = outcome(tmp_path, refusals=(Refusal("no training loop", at(3)),))
+    refusals = (Refusal("no training loop", at(3)),)
+    layers.result = outcome(tmp_path, refusals=refusals, findings=(HAND,))
     extra = ["--inplace"] if command == "migrate" else []
     assert cli.main([command, *extra, f"--format={form}", "main.py"]) == 2
     shown = capsys.readouterr()
