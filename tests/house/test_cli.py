@@ -55,12 +55,10 @@ SETTINGS_FLAGS = (
 )
 COMMON = ("--color", "--format", "--no-color")
 FOLDING = ("--fold", "--full")
+MIGRATE = ("--force", "--inplace", "--output", "--partial", "-o")
 NODES = ("--gpus-per-node", "--launcher", "--nodes")
 FLAGS = {
-    "migrate": sorted(
-        [*SETTINGS_FLAGS, *NODES, *COMMON, *FOLDING]
-        + "--force --inplace --output --partial -o".split()
-    ),
+    "migrate": sorted((*SETTINGS_FLAGS, *NODES, *COMMON, *FOLDING, *MIGRATE)),
     "diff": sorted((*SETTINGS_FLAGS, *NODES, *COMMON, *FOLDING)),
     "convert-checkpoint": ["--force"],
     "init": sorted(
