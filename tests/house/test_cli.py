@@ -64,6 +64,7 @@ FLAGS = {
         (*SETTINGS_FLAGS, *COMMON, *"--gpu-memory --measure --nproc --python --timeout".split())
     ),
     "rule": sorted("--all --format --output-format".split()),
+    "server": ["--stdio"],
     "verify": sorted(
         "--baseline --checkpoint --color --distributed-only --dtype --full --html --ignore-output "
         "--json --keep --markdown --neutralise --neutralize --no-color --nproc --overfit --python "
