@@ -60,7 +60,9 @@ class ProjectReader:
         except (CheckError, SettingsError) as error:
             return ProjectAnswer(Checked(), {}, str(error))
         self.warm = self.warm or bool(texts) or not cache
-        return ProjectAnswer(checked, _by_file(checked, files))
+        shown = [file for file in files if file not in texts or is_python(file)]
+        none = {file: () for file in files}  # launch scripts are read from disk, as they are saved
+        return ProjectAnswer(checked, {**none, **_by_file(checked, shown)})
 
     def _project(self, asked: CheckRequest) -> tuple[Group, ...]:
         if self._groups is None:

@@ -80,6 +80,7 @@ FLAGS = {
     "schema": [],
     "undo": ["--list"],
     "rule": sorted("--all --format --output-format".split()),
+    "server": ["--stdio"],
     "verify": sorted(
         "--baseline --checkpoint --color --distributed-only --dtype --full --html --ignore-output "
         "--json --junit --keep --markdown --neutralise --neutralize --no-color --nproc --overfit "

@@ -200,6 +200,17 @@ def test_settings_count_and_a_broken_one_is_said(editor: EditorClient, project: 
     assert codes(editor.told(train)) == []
 
 
+def test_launch_scripts_are_read_as_they_are_saved(editor: EditorClient, project: Path) -> None:
+    script = project / "run.sh"
+    script.write_text("python -m torch.distributed.launch --nproc_per_node 2 train.py\n")
+    (found,) = editor.open(script)
+    assert (found["code"], found["range"]["start"]["line"]) == ("DDP003", 0)
+    offered = editor.actions(script, found["range"])
+    assert not any(title.startswith("Silence") for title in offered)
+    assert editor.type(script, f"# a line\n{editor.texts[script]}") == []
+    assert [one["range"]["start"]["line"] for one in editor.save(script)] == [1]
+
+
 def test_files_that_are_new_or_in_no_project_are_read(editor: EditorClient, tmp_path: Path) -> None:
     new = tmp_path.resolve() / "lonely" / "new.py"
     new.parent.mkdir()
