@@ -50,6 +50,7 @@ OURS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {"__version__", "commands"},
     "commands": {
+        "choosing",
         "commands",
         "converting",
         "pipeline",
@@ -128,6 +129,12 @@ OURS: dict[str, set[str]] = {
     # What a partial migration leaves to a person.
     "todo": set(),
     "moved": {"plan"},
+    "choosing": {"plan", "rules.base"},
+    "leaving": {"facts.model", "outcome", "partial", "reading", "restoring", "rules.base"}
+    | {"rules.registry", "settings", "source", "sourcing", "steps", "todo", "unbound", "vendor"},
+    # What `pipeline` and `leaving` do alike.
+    "steps": {"disposal", "facts.model", "names", "outcome", "plan", "reading", "rewrite"}
+    | {"rules.base", "rules.registry", "settings", "source", "unbound", "vendor"},
     "partial": {"moved", "outcome", "plan", "site", "source", "todo"},
     "launching": {"discover", "launchers", "rules.base", "vendor"},
     "siblings": {"discover", "rules.base", "site", "source"},

@@ -53,7 +53,18 @@ COMMON = ("--color", "--format", "--no-color")
 FOLDING = ("--fold", "--full")
 FLAGS = {
     "migrate": sorted(
-        (*SETTINGS_FLAGS, *COMMON, *FOLDING, "--force", "--inplace", "--output", "--partial", "-o")
+        (
+            *SETTINGS_FLAGS,
+            *COMMON,
+            *FOLDING,
+            "--force",
+            "--inplace",
+            "--interactive",
+            "--output",
+            "--partial",
+            "-o",
+            "-p",
+        )
     ),
     "diff": sorted((*SETTINGS_FLAGS, *COMMON, *FOLDING)),
     "convert-checkpoint": ["--force"],
