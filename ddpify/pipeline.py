@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ddpify import accepting, discover, launching, siblings, todo, trainers, unbound, vendor
+from ddpify import accepting, discover, launching, siblings, trainers, vendor
 from ddpify.advice import after
 from ddpify.advice.lone import lone_starts, single_batches
+from ddpify.choosing import Proposal, choices
 from ddpify.clusters.files import with_start_files
 from ddpify.facts.frameworks import loop_elsewhere
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
+from ddpify.leaving import partly, restored_copy, to_do, without
 from ddpify.lightning import agreed, chosen, commandline, configs, devices, limits, nodes, starting
 from ddpify.lightning.configured import configured
-from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
-from ddpify.partial import marked
-from ddpify.plan import Plan
+from ddpify.plan import Change, Plan
 from ddpify.reading import ReadEntry, is_converted, read_all, why_not
-from ddpify.restoring import restored
-from ddpify.rules.base import Edit, Finding, How, Severity
-from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions, of_trainers
+from ddpify.rules.base import Finding, Severity
+from ddpify.rules.registry import of_trainers
 from ddpify.settings import Settings
-from ddpify.source import Site, Source, Span, UnreadableSource
 from ddpify.sourcing import sourced
+from ddpify.stages import as_refusal, disposed, files, judge, line, names, text_sources, unique
 from ddpify.steps import StepListener, untold
 from ddpify.strategies import of
-
-_WIDTH = 88  # of the comments of a partial migration, where no settings say
 
 
 def migrate(
@@ -46,6 +43,34 @@ def migrate(
     return with_start_files(after.told(*examine(paths, settings, step, partial)), settings)
 
 
+def selected(
+    paths: Sequence[Path],
+    settings: Settings,
+    choose: Callable[[tuple[Proposal, ...], Path], tuple[Proposal, ...]],
+) -> Outcome:
+    """What ``migrate`` gives of the changes that are chosen.
+
+    A program that lacks one that it needs is marked there, and does not start.
+    """
+    outcome, reads = _examined(paths, settings, untold, partial=False)
+    if outcome.refusals or not outcome.changes:
+        return outcome
+    sources = {path: s for read in reads for path, s in read.project.sources.items()}
+
+    def alone(findings: Sequence[Finding]) -> tuple[Change, ...]:
+        from ddpify.rewrite import Style, render
+
+        texts = sources | text_sources(outcome.root, Plan.of(findings))
+        return render(Plan.of(findings, texts), texts, Style.of(settings.line_length))
+
+    own = [one for one in outcome.findings if one.rule != vendor.RULE]
+    wanted = {f for choice in choose(choices(own, alone), outcome.root) for f in choice.findings}
+    left = [one for one in own if one.fix and one not in wanted]
+    taken = [one for one in own if one not in left]
+    found = without(replace(outcome, findings=tuple(taken)), left, reads, settings)
+    return after.told(found, [read.facts for read in reads])
+
+
 def examine(
     paths: Sequence[Path],
     settings: Settings,
@@ -53,11 +78,19 @@ def examine(
     partial: bool = False,
 ) -> tuple[Outcome, tuple[Facts, ...]]:
     """What ``migrate`` gives, and the facts of its entries, for who advises on them."""
+    outcome, reads = _examined(paths, settings, step, partial)
+    followed = () if outcome.starts_itself else reads
+    return outcome, tuple(r.facts for r in followed if r.facts.entry.path in outcome.entries)
+
+
+def _examined(
+    paths: Sequence[Path], settings: Settings, step: StepListener, partial: bool
+) -> tuple[Outcome, Sequence[ReadEntry]]:
     found = discover.entries(paths)
     if isinstance(found, Refusal):
         return Outcome(Path.cwd(), (), refusals=(found,)), ()
     reads, refusals = read_all(found, settings, step=step)
-    if (lost := _restored(reads, settings)) is not None:
+    if (lost := restored_copy(reads, settings)) is not None:
         return lost, ()
     outcome = _migrated(found, reads, refusals, settings, step)
     if outcome.refusals and any(one.rule == "DDP205" for one in outcome.findings):
@@ -69,77 +102,10 @@ def examine(
     if outcome.refusals and wanted and _train(reads):
         outcome = _with_whole_batches(found, settings, outcome, step) or outcome
     if partial and outcome.refusals:
-        outcome = _partly(outcome, reads, settings) or outcome
+        outcome = partly(outcome, reads, settings) or outcome
     if reads:
         outcome = sourced(outcome, reads[0].facts.runtime)
-    followed = () if outcome.starts_itself else reads
-    return outcome, tuple(r.facts for r in followed if r.facts.entry.path in outcome.entries)
-
-
-def _partly(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> Outcome | None:
-    """What is certain of a refused migration, and marks for the rest; None where nothing is.
-
-    Where a program was refused before it was judged, the rules judge what was read of it.
-    """
-    if (
-        not reads
-        or outcome.clashes
-        or any(read.facts.trainers for read in reads)
-        or not _one(reads)
-    ):
-        return None
-    entry = reads[0].facts.entry.site
-    left = [one if one.site else replace(one, site=entry) for one in outcome.refusals]
-    findings = outcome.findings or [f for read in reads for f in _judge(read.facts, settings)]
-    certain = tuple(one for one in findings if one.fix and one.rule != vendor.RULE)
-    lines = {_line(one.site) for one in left if one.site}
-    unfixed = [one for one in findings if not one.fix]
-    if not outcome.findings:
-        errors = (one for one in unfixed if one.severity is Severity.ERROR)
-        left += [_as_refusal(one) for one in errors if _line(one.site) not in lines]
-    told = tuple(one for one in unfixed if one.severity is not Severity.ERROR)
-    found = replace(outcome, findings=(*certain, *told), refusals=())
-    rendered = _rendered(found, reads, settings)
-    if rendered.refusals or not certain:
-        return None
-    helped = sourced(replace(rendered, refusals=tuple(left)), reads[0].facts.runtime)
-    sources = {path: s for read in reads for path, s in read.project.sources.items()}
-    return marked(rendered, helped.refusals, sources, settings.line_length or _WIDTH)
-
-
-def _one(reads: Sequence[ReadEntry]) -> bool:
-    """Whether all programs train in one process, as far as they are followed."""
-    one = (Status.SINGLE, Status.DATA_PARALLEL)
-    return all(read.facts.status in one and read.facts.training for read in reads)
-
-
-def _to_do(reads: Sequence[ReadEntry]) -> tuple[list[Refusal], list[Finding]]:
-    """What a partial migration has left that is still there; else the guards, which may go."""
-    left, guards = [], []
-    for path, source in {p: s for read in reads for p, s in read.project.sources.items()}.items():
-        for line, what in todo.marks(source.text):
-            site = Site(path, Span(line, 0, line, 0))
-            left.append(Refusal(f"{site}: {todo.CODE} TODO {what}; {todo.WAY}", site))
-        guard = todo.guard_in(source.text)
-        if guard is not None:
-            site = source.site(guard)
-            fix = (Edit(How.DELETE, site, ""),)
-            told = "what was left to do by hand is done: the program may start"
-            guards.append(Finding(todo.CODE, site, told, Severity.WARNING, fix))
-    return left, guards
-
-
-def _restored(reads: Sequence[ReadEntry], settings: Settings) -> Outcome | None:
-    """The missing copy of the helpers of a project that was migrated; None where none is."""
-    for read in reads:
-        lost = restored(read.project, settings)
-        if lost is not None:
-            finding, note = lost
-            outcome = Outcome(
-                read.project.root, _names([read]), (finding,), notes=(note,), files=_files([read])
-            )
-            return _rendered(outcome, [read], settings)
-    return None
+    return outcome, reads
 
 
 def _train(reads: Sequence[ReadEntry]) -> bool:
@@ -183,29 +149,29 @@ def _migrated(
     reads, others = _training(found, reads)
     if reads and not refusals and all(read.facts.trainers for read in reads):
         return _of_trainers(found.root, reads, others, settings, step)
-    left, guards = _to_do(reads)
+    left, guards = to_do(reads)
     refusals += left or [r for read in reads for r in why_not(read, settings)]
     if refusals:
-        return Outcome(found.root, _names(reads), refusals=tuple(refusals), files=_files(reads))
-    findings = [*guards, *(f for read in reads for f in _judge(read.facts, settings))]
+        return Outcome(found.root, names(reads), refusals=tuple(refusals), files=files(reads))
+    findings = [*guards, *(f for read in reads for f in judge(read.facts, settings))]
     half = any(is_converted(read.facts, settings) for read in reads)  # is no program
     findings, accepted = (findings, ()) if half else accepting.taken(findings, settings, found.root)
     unfixed = [f for f in findings if f.severity is Severity.ERROR and not f.fix]
-    refusals = [_as_refusal(f) if half else _avoidable(f) for f in unfixed]
+    refusals = [as_refusal(f) if half else _avoidable(f) for f in unfixed]
     whole = settings.batch_size != "per-rank"
     lone = dict(pair for read in reads for pair in lone_starts(read.facts, whole))
     if not half:
-        findings += launching.findings(found.root, _names(reads), lone)
+        findings += launching.findings(found.root, names(reads), lone)
     if any(f.rule == "DDP302" for f in findings):
         mended = {f.site for f in findings if f.rule in ("DDP302", "DDP603") and f.fix}
-        findings += siblings.findings(found.root, _files(reads), mended)
+        findings += siblings.findings(found.root, files(reads), mended)
     single = (note for read in reads if whole for note in single_batches(read.facts))
     notes = (*others, *accepted, *dict.fromkeys(single))
     outcome = _outcome(found.root, reads, findings, notes)
     if refusals:
-        outcome = replace(outcome, refusals=_unique(refusals))
+        outcome = replace(outcome, refusals=unique(refusals))
     else:
-        outcome = _disposed(outcome, reads, settings, step)
+        outcome = disposed(outcome, reads, settings, step)
     return replace(outcome, notes=(*outcome.notes, *accepting.idle(outcome, settings)))
 
 
@@ -218,7 +184,7 @@ def _of_trainers(
 ) -> Outcome:
     """Programs in Lightning's Trainer: what ``check`` finds and fixes in them, nothing else."""
     judging = trainers.asked_for(settings)
-    linted = trainers.judged(root, _names(reads), judging, reads[0].facts.runtime[0])
+    linted = trainers.judged(root, names(reads), judging, reads[0].facts.runtime[0])
     made = trainers.left_to_lightning(linted.findings, settings)
     for path in {edit.site.path for one in made for edit in one.fix}:
         reads[0].project.read(root / path)  # what only a command line imports, facts have not read
@@ -227,16 +193,16 @@ def _of_trainers(
     # what `check` does not read of a program: it is not found again once the rest is fixed
     own = [f for read in reads for f in _of_trainer(root, read.facts, settings)]
     paths = {".".join(one.path) for read in reads for one in configured(read.facts)}
-    own += starting.findings(root, _names(reads), sorted(paths), settings)
-    own += chosen.findings(root, _names(reads), [read.facts for read in reads])
-    own += nodes.findings(root, _names(reads), [read.facts for read in reads])
+    own += starting.findings(root, names(reads), sorted(paths), settings)
+    own += chosen.findings(root, names(reads), [read.facts for read in reads])
+    own += nodes.findings(root, names(reads), [read.facts for read in reads])
     # entries may share configurations
     own = [one for one in dict.fromkeys(own) if settings.wants(one.rule)]
     findings, accepted = accepting.taken([*made, *own], settings, root)
     told = (note for read in reads for note in trainers.told(read.facts, made, settings))
     notes = (*others, *accepted, *told)
     outcome = Outcome(
-        root, _names(reads), tuple(findings), notes=notes, files=_files(reads), starts_itself=True
+        root, names(reads), tuple(findings), notes=notes, files=files(reads), starts_itself=True
     )
     unfixed = [one for one in findings if not one.fix]
     errors = [one for one in unfixed if one.severity is Severity.ERROR]
@@ -244,9 +210,9 @@ def _of_trainers(
     refusals += [one for read in reads for one in hazards(read.facts, settings)]
     if refusals or any(one in own for one in errors):
         refusals = [*map(_avoidable, errors), *refusals]
-        outcome = replace(outcome, refusals=_unique(refusals))
+        outcome = replace(outcome, refusals=unique(refusals))
     else:
-        outcome = _with_what_is_left(_disposed(outcome, reads, judging, step), errors)
+        outcome = _with_what_is_left(disposed(outcome, reads, judging, step), errors)
         lost = [one for one in unfixed if one in own and one not in outcome.findings]
         outcome = replace(outcome, findings=(*outcome.findings, *lost))
     notes = (*outcome.notes, *accepting.idle(outcome, settings))
@@ -266,14 +232,10 @@ def _of_trainer(root: Path, facts: Facts, settings: Settings) -> list[Finding]:
 def _with_what_is_left(outcome: Outcome, unfixed: Sequence[Finding]) -> Outcome:
     """What has no fix of its own may be right once the rest is fixed: else it is refused."""
     left = [one for one in unfixed if one in outcome.findings]
-    said = {_line(one.site) for one in left}
-    others = (r for r in outcome.refusals if r.site is None or _line(r.site) not in said)
-    refusals = _unique([*map(_avoidable, left), *others])
+    said = {line(one.site) for one in left}
+    others = (r for r in outcome.refusals if r.site is None or line(r.site) not in said)
+    refusals = unique([*map(_avoidable, left), *others])
     return replace(outcome, refusals=refusals, changes=() if refusals else outcome.changes)
-
-
-def _line(site: Site) -> tuple[str, int]:
-    return site.path, site.span.line
 
 
 def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:
@@ -304,33 +266,14 @@ def _training(
     return [read for read in reads if read not in others], tuple(notes)
 
 
-def _judge(facts: Facts, settings: Settings) -> list[Finding]:
-    """Every wanted rule's findings, in order of place."""
-    rules = conversions() if is_converted(facts, settings) else all_rules()
-    if facts.replicas:
-        rules = (*rules, *(rule for rule in all_rules() if rule.id in OF_SHARDS))
-    found = [
-        finding
-        for rule in rules
-        if settings.wants(rule.id) and not (facts.whole_batches and rule.id in OF_SHARES)
-        for finding in rule.check(facts, settings)
-    ]
-    return sorted(found, key=lambda finding: (finding.site, finding.rule))
-
-
 def _avoidable(finding: Finding) -> Refusal:
     """A refusal, which the user may take back if there is anything to migrate then."""
-    refusal = _as_refusal(finding)
+    refusal = as_refusal(finding)
     if not accepting.is_acceptable(finding.rule):
         return refusal
     accept = f"{finding.rule}@{finding.site}"
     message = f"{refusal.message}; `--accept {accept}` migrates it as it stands"
     return replace(refusal, message=message, accept=accept)
-
-
-def _as_refusal(finding: Finding) -> Refusal:
-    message = f"{finding.site}: {finding.rule} {finding.message}; {finding.advice}"
-    return Refusal(message, finding.site, finding)
 
 
 def _outcome(
@@ -343,10 +286,10 @@ def _outcome(
     unique = {(f.rule, f.site, f.message, f.fix): f for f in findings}
     return Outcome(
         root,
-        _names(reads),
+        names(reads),
         tuple(unique.values()),
         notes=(*notes, *dict.fromkeys(Note(u.site, u.why) for u in unknowns)),
-        files=_files(reads),
+        files=files(reads),
         account=_account(reads),
     )
 
@@ -362,79 +305,3 @@ def _account(reads: Sequence[ReadEntry]) -> Account | None:
     uses = {use for each in found for use in each.uses if not any(use.within(s) for s in sites)}
     values = {one for each in found for one in each.values}
     return Account(len(uses), len(values), tuple(left)) if values or left else None
-
-
-def _disposed(
-    outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings, step: StepListener
-) -> Outcome:
-    """The rendered outcome that the reading as several ranks accepts, or a refusal."""
-    # the other reader: loaded for a program that is rewritten, as libcst and black are
-    from ddpify.disposal import dispose
-
-    while True:
-        rendered = _rendered(outcome, reads, settings)
-        if rendered.refusals or not rendered.changes:
-            return rendered
-        step("Reading the result as two ranks run it")
-        if lost := unbound.refusals(rendered.changes):
-            return replace(rendered, changes=(), refusals=lost)
-        judged = dispose(rendered, settings, [read.facts for read in reads])
-        if judged.refusals or judged.changes:
-            return judged
-        # some fixes were withdrawn, or one was added: it may call another helper
-        kept = tuple(one for one in judged.findings if one.rule != vendor.RULE)
-        outcome = replace(judged, findings=kept)
-
-
-def _rendered(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> Outcome:
-    # libcst and black: loaded for a program that is rewritten, a refused one is spared them
-    from ddpify.rewrite import ReadOnlySource, Style, render
-
-    sources = {path: s for read in reads for path, s in read.project.sources.items()}
-    plan = Plan.of(outcome.findings, sources)
-    if plan.clashes:
-        sentences = [Refusal(f"{c.site}: {c.message}", c.site) for c in plan.clashes]
-        return replace(outcome, clashes=plan.clashes, refusals=tuple(sentences))
-    core = reads[0].facts.runtime[0]
-    wanted = {wanted for one in plan.edits for wanted in one.edit.imports}
-    used = {one.name for one in wanted if one.module == module_of(core, one.name)}
-    outside = [one.edit.site for one in plan.edits if Path(one.edit.site.path).is_absolute()]
-    if outside:  # a link leads there: others may share it
-        why = "this file outside the project would have to change: copy it into the project first"
-        return replace(outcome, refusals=(Refusal(f"{outside[0]}: {why}", outside[0]),))
-    copy = vendor.finding(reads[0].facts.runtime, outcome.root, used)
-    if copy is not None:
-        if not copy.fix:
-            return replace(outcome, refusals=(_as_refusal(copy),))
-        outcome = replace(outcome, findings=(*outcome.findings, copy))
-        plan = Plan.of(outcome.findings, sources)
-    style = Style.of(settings.line_length)
-    try:
-        sources |= _text_sources(outcome.root, plan)
-        return replace(outcome, changes=render(plan, sources, style))
-    except (ReadOnlySource, UnreadableSource) as error:
-        return replace(outcome, refusals=(Refusal(str(error)),))
-
-
-def _text_sources(root: Path, plan: Plan) -> dict[str, Source]:
-    """The launchers that the plan edits, and the copy of the helpers that it renews."""
-    found = {}
-    for one in plan.edits:
-        path = one.edit.site.path
-        whole = one.edit.how is How.NEW_FILE and (root / path).exists()
-        if (whole or one.edit.how is How.TEXT) and path not in found:
-            raw = (root / path).read_bytes()
-            found[path] = Source.plain(raw, root / path, path)
-    return found
-
-
-def _names(reads: Sequence[ReadEntry]) -> tuple[str, ...]:
-    return tuple(read.facts.entry.path for read in reads)
-
-
-def _files(reads: Sequence[ReadEntry]) -> tuple[str, ...]:
-    return tuple(sorted({path for read in reads for path in read.project.sources}))
-
-
-def _unique(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
-    return tuple(dict.fromkeys(refusals))

@@ -52,6 +52,7 @@ OURS: dict[str, set[str]] = {
     "cli": {"__version__", "commands"},
     "commands": {
         "assistants",
+        "choosing",
         "commands",
         "server.serve",
         "converting",
@@ -157,6 +158,12 @@ OURS: dict[str, set[str]] = {
     # What a partial migration leaves to a person.
     "todo": set(),
     "moved": {"plan"},
+    "choosing": {"plan", "rules.base"},
+    "leaving": {"facts.model", "outcome", "partial", "reading", "restoring", "rules.base"}
+    | {"rules.registry", "settings", "source", "sourcing", "stages", "todo", "unbound", "vendor"},
+    # What `pipeline` and `leaving` do alike.
+    "stages": {"disposal", "facts.model", "names", "outcome", "plan", "reading", "rewrite"}
+    | {"rules.base", "rules.registry", "settings", "source", "steps", "unbound", "vendor"},
     "partial": {"moved", "outcome", "plan", "site", "source", "todo"},
     "launching": {"discover", "launchers", "rules.base", "vendor"},
     # Files that start a program on several nodes; they know of it what its launchers say.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ddpify.commands.asking import asked, leave
 from ddpify.commands.diff import full_flag, show_dry_run
 from ddpify.commands.shared import (
     CLEAN,
@@ -23,10 +24,13 @@ from ddpify.commands.shared import (
     project_options,
     refuse,
     settings_of,
+    wants_color,
 )
 
 if TYPE_CHECKING:
+    from ddpify.choosing import Proposal
     from ddpify.outcome import Outcome
+    from ddpify.settings import Settings
     from ddpify.write import WrittenCopy
 
 PARTIAL = "--partial changes what is certain, and marks this to be done by hand"
@@ -48,6 +52,12 @@ PARTIAL = "--partial changes what is certain, and marks this to be done by hand"
     help="Where it would refuse: change what is certain, mark the rest `# ddpify: TODO`; the "
     "program does not start until that is done.",
 )
+@click.option(
+    "-p",
+    "--interactive",
+    is_flag=True,
+    help="Ask for each change, by rule, as `git add -p` does.",
+)
 @click.option("--force", is_flag=True, help="Change files with uncommitted changes, too.")
 @project_options
 @launch_options
@@ -59,6 +69,7 @@ def migrate(
     inplace: bool,
     output: Path | None,
     partial: bool,
+    interactive: bool,
     force: bool,
     form: str,
     color: bool | None,
@@ -72,17 +83,15 @@ def migrate(
     """
     if inplace and output:
         raise Stop("--inplace and -o exclude each other: choose one.")
+    if interactive and (partial or form == "json"):
+        other = "--partial" if partial else "--format json"
+        raise Stop(f"--interactive and {other} exclude each other: choose one.")
     settings = settings_of(paths, flags)
-    from ddpify import pipeline
-    from ddpify.progress import progress
-
-    with progress() as step:
-        outcome = pipeline.migrate(paths, settings, step, partial)
+    outcome = (
+        _chosen(paths, settings, color) if interactive else _migrated(paths, settings, partial)
+    )
     if outcome.refusals:
-        code = refuse(outcome, form)
-        if any(one.fix for one in outcome.findings) and not partial:
-            click.echo(f"ddpify: {PARTIAL}", err=True)
-        return code
+        return _refuse(outcome, form, partial)
     if not inplace and output is None:
         return show_dry_run(outcome, form, color, full)
     written = _write(
@@ -90,6 +99,36 @@ def migrate(
     )
     _show_written(outcome, output or outcome.root, written, form)
     return TO_DO if outcome.todos else CLEAN
+
+
+def _migrated(paths: Sequence[Path], settings: Settings, partial: bool) -> Outcome:
+    from ddpify import pipeline
+    from ddpify.progress import progress
+
+    with progress() as step:
+        return pipeline.migrate(paths, settings, step, partial)
+
+
+def _chosen(paths: Sequence[Path], settings: Settings, color: bool | None) -> Outcome:
+    """What is left of the migration once each change was asked for; ends where that is nothing."""
+    from ddpify import pipeline
+
+    wanted: list[Proposal] = []
+
+    def choose(choices: tuple[Proposal, ...], root: Path) -> tuple[Proposal, ...]:
+        wanted.extend(asked(choices, root, wants_color(color)))
+        if not wanted:
+            leave()
+        return tuple(wanted)
+
+    return pipeline.selected(paths, settings, choose)
+
+
+def _refuse(outcome: Outcome, form: str, partial: bool) -> int:
+    code = refuse(outcome, form)
+    if any(one.fix for one in outcome.findings) and not partial:
+        click.echo(f"ddpify: {PARTIAL}", err=True)
+    return code
 
 
 @dataclass(frozen=True)

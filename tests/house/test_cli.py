@@ -55,7 +55,7 @@ SETTINGS_FLAGS = (
 )
 COMMON = ("--color", "--format", "--no-color")
 FOLDING = ("--fold", "--full")
-MIGRATE = ("--force", "--inplace", "--output", "--partial", "-o")
+MIGRATE = tuple("--force --inplace --interactive --output --partial -o -p".split())
 NODES = ("--gpus-per-node", "--launcher", "--nodes")
 FLAGS = {
     "migrate": sorted((*SETTINGS_FLAGS, *NODES, *COMMON, *FOLDING, *MIGRATE)),

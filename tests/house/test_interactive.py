@@ -1,0 +1,68 @@
+"""`migrate --interactive`: by rule, as `git add -p`; without what it needs no program starts."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ddpify import cli, todo
+from tests.projects import put_fixture
+
+Answer = Callable[[str], int]
+
+
+@pytest.fixture
+def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
+    put_fixture("vae", tmp_path / "vae")
+    monkeypatch.chdir(tmp_path / "vae")
+
+    def run(typed: str) -> int:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{one}\n" for one in typed)))
+        return cli.main(["migrate", "main.py", "--interactive", "--inplace", "--force"])
+
+    return run
+
+
+def test_prints_may_be_left_and_nothing_else_changes(
+    answer: Answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every rank prints then, which is no error: the program starts, and what is left is said."""
+    entry = Path("main.py")
+    prints = entry.read_text().count("print(")
+    assert answer("a?" + "a" * 8 + "d" + "a" * 12) == 0
+    shown = capsys.readouterr()
+    assert "d - leave out this change and all later ones of this rule" in shown.err
+    assert "DDP501: make this change [y,n,a,d,q,?]?" in shown.err
+    text = entry.read_text()
+    assert text.count("print(") == prints
+    assert "print_on_main" not in text
+    assert "wrap_model(" in text
+    assert todo.MARK not in text
+    assert "DDP501 every rank would print this line. it was left out" in shown.out
+
+
+def test_what_has_to_be_done_is_marked_where_it_is_left_out(
+    answer: Answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert answer("aaaaa" + "n" + "a" * 14) == 1
+    text = Path("main.py").read_text()
+    assert text.count(todo.MARK) == 1
+    assert "SystemExit" in text
+    assert "it was left out" in capsys.readouterr().out
+    assert cli.main(["check", "--no-cache"]) == 1
+    assert "DDP008" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("typed", ["yyq", "d" * 20], ids=["quit", "all-left"])
+def test_nothing_is_written_if_nothing_is_chosen(
+    answer: Answer, typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Path("main.py").read_bytes()
+    assert answer(typed) == 0
+    assert capsys.readouterr().err.endswith("Nothing was chosen: nothing is written.\n")
+    assert Path("main.py").read_bytes() == before
+    assert not Path("ddp_utils.py").exists()
