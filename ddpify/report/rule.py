@@ -53,7 +53,7 @@ def render_json(rules: Sequence[Rule], listed: bool) -> str:
 def _page(rule: Rule) -> Iterator[str]:
     yield f"## {rule.id} {rule.name}"
     yield ""
-    yield f"Severity: {rule.severity.value}. Fix: {fixable(rule)}."
+    yield f"Severity: {rule.severity.value}; each finding has its own. Fix: {fixable(rule)}."
     yield ""
     yield f"{rule.why}"
     yield ""
@@ -82,4 +82,6 @@ def _example(title: str, example: Example) -> Iterator[str]:
 
 def fixable(rule: Rule) -> str:
     """What a fix of this rule may do."""
+    if not rule.fixes:
+        return "by hand"
     return "safe, where there is one" if rule.safe else "unsafe, where there is one"

@@ -113,7 +113,8 @@ class Rule:
     distributed already, as two ranks run it; ``lint_file`` any file by itself, whatever program it
     is a part of. ``words``: texts of which a function says one if
     ``lint`` has to see its calls (``.empty_cache(``); functions that say none may not be read.
-    ``safe`` says that the fix, where there is one, cannot change what the program does otherwise.
+    ``safe`` says that the fix, where there is one, cannot change what the program does otherwise;
+    ``fixes``, that there may be one.
     """
 
     id: str
@@ -127,4 +128,5 @@ class Rule:
     lint_file: Callable[[Source], Iterable[Finding]] | None = None
     severity: Severity = Severity.ERROR
     safe: bool = True
+    fixes: bool = True
     words: tuple[str, ...] = ()

@@ -56,7 +56,8 @@ def page(rule: Rule) -> str:
 def _page(rule: Rule) -> Iterator[str]:
     yield from ("---", f"title: {rule.id} {rule.name}", "---", "")
     yield f"# {rule.id} {rule.name}"
-    yield f"\n{_badge(rule)} Fix: {fixable(rule)}. [All rules](index.md)\n"
+    yield f"\n{_badge(rule)} as a rule; each finding has its own severity. Fix: {fixable(rule)}."
+    yield "[All rules](index.md)\n"
     yield f"{rule.why}\n"
     yield f"**Source:** {_source(rule)}\n"
     found = pair(rule)

@@ -16,7 +16,7 @@ def test_one_rule(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["rule", "DDP204"]) == 0
     page = capsys.readouterr().out
     rule = next(one for one in all_rules() if one.id == "DDP204")
-    assert page.startswith(f"## DDP204 {rule.name}\n\nSeverity: {rule.severity.value}. Fix: ")
+    assert page.startswith(f"## DDP204 {rule.name}\n\nSeverity: {rule.severity.value}; ")
     for part in (rule.why, rule.source, "### Wrong", "### Right", "# DDP204"):
         assert part in page
 
@@ -69,3 +69,9 @@ def test_every_code_has_a_rule_and_every_rule_its_code() -> None:
 def test_names_are_different() -> None:
     names = [rule.name for rule in catalogue()]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("code", "said"), [("DDP809", "by hand"), ("DDP204", "safe, where")])
+def test_what_has_no_fix_says_so(code: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["rule", code]) == 0
+    assert f"each finding has its own. Fix: {said}" in capsys.readouterr().out

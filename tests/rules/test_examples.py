@@ -44,6 +44,11 @@ def checked(example: Example, folder: Path) -> list[Finding]:
     return [*found, *legacy.findings(folder, scripts), *per_task.findings(folder, scripts)]
 
 
+def fixes_as_said(rule: Rule, found: list[Finding]) -> bool:
+    """Whether none of its findings has a fix if the rule says that there is none."""
+    return rule.fixes or not any(one.fix for one in found if one.rule == rule.id)
+
+
 def found_in(example: Example, folder: Path) -> tuple[Status, list[Finding]]:
     """What is found: by the reading that the program, one process or many, is for."""
     facts = read(put_example(example, folder))
@@ -59,6 +64,7 @@ def test_a_rule_reports_in_its_bad_examples_where_they_say_so(
     wanted = marked(dict(example.files), rule.id)
     assert wanted, "no line of the example is marked with the rule's code"
     assert places(one for one in found if one.rule == rule.id) == wanted
+    assert fixes_as_said(rule, found)
     reported = {finding.rule for finding in found}
     if status in (Status.SINGLE, Status.DATA_PARALLEL):
         assert {"DDP101", "DDP301"} <= reported  # all that migrate adds is missing
@@ -75,6 +81,7 @@ def test_a_rule_of_check_reports_in_its_bad_examples_where_they_say_so(
     wanted = marked(dict(example.files), rule.id)
     assert wanted, "no line of the example is marked with the rule's code"
     assert places(one for one in found if one.rule == rule.id) == wanted
+    assert fixes_as_said(rule, found)
     others = {(rule.id, one.rule) for one in found if one.rule != rule.id}
     assert others <= TOGETHER
 

@@ -150,4 +150,5 @@ RULE = Rule(
     ),
     lint=lint,
     severity=Severity.WARNING,
+    fixes=False,
 )

@@ -92,4 +92,5 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    fixes=False,
 )

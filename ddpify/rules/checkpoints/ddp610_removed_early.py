@@ -131,4 +131,5 @@ RULE = Rule(
             """,
         ),
     ),
+    fixes=False,
 )

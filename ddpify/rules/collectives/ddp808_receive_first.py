@@ -117,4 +117,5 @@ RULE = Rule(
             sending.wait()
             """),
     ),
+    fixes=False,
 )

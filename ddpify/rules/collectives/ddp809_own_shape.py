@@ -255,4 +255,5 @@ RULE = Rule(
             dist.all_reduce(count)
             """),
     ),
+    fixes=False,
 )

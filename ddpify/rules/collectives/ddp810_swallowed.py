@@ -172,4 +172,5 @@ RULE = Rule(
                 optimizer.step()
             """),
     ),
+    fixes=False,
 )

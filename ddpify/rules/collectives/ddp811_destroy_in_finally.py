@@ -101,4 +101,5 @@ RULE = Rule(
         _closed("dist.destroy_process_group()", backend='"gloo"'),
     ),
     severity=Severity.WARNING,
+    fixes=False,
 )

@@ -294,4 +294,5 @@ RULE = Rule(
             _TOP,
         ),
     ),
+    fixes=False,
 )

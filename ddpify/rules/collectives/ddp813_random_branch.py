@@ -287,4 +287,5 @@ RULE = Rule(
             ),
         ),
     ),
+    fixes=False,
 )

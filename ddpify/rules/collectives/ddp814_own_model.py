@@ -123,4 +123,5 @@ RULE = Rule(
             ).format("int(top.item()) + 1", "")
         ),
     ),
+    fixes=False,
 )

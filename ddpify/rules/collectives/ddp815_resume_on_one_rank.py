@@ -219,4 +219,5 @@ RULE = Rule(
         ),
         on_ranks(f"model = DDP(nn.Linear(4, 1))\n{_LOAD_INNER}\n{_STEP}"),
     ),
+    fixes=False,
 )

@@ -98,4 +98,5 @@ RULE = Rule(
             """,
         ),
     ),
+    fixes=False,
 )

@@ -110,4 +110,5 @@ RULE = Rule(
             print(rank, *objects)
             """),
     ),
+    fixes=False,
 )

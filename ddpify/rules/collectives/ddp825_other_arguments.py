@@ -249,4 +249,5 @@ RULE = Rule(
             dist.broadcast(value, src=root, group=group)
             """),
     ),
+    fixes=False,
 )

@@ -259,4 +259,5 @@ RULE = Rule(
                     dist.recv(value, src=0)
             """),
     ),
+    fixes=False,
 )

@@ -151,4 +151,5 @@ RULE = Rule(
             """,
         ),
     ),
+    fixes=False,
 )

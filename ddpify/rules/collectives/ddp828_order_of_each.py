@@ -292,4 +292,5 @@ RULE = Rule(
                 dist.all_reduce(torch.ones(layer + 1))
             """),
     ),
+    fixes=False,
 )

@@ -87,4 +87,5 @@ RULE = Rule(
             """),
         on_ranks("dist.all_reduce(torch.tensor([3, 4]))"),
     ),
+    fixes=False,
 )

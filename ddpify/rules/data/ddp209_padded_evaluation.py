@@ -151,4 +151,5 @@ RULE = Rule(
     good=(*CORRECT, STRIDED, *GATHERED_RIGHTLY),
     lint=lint,
     severity=Severity.NOTE,
+    fixes=False,
 )

@@ -159,4 +159,5 @@ RULE = Rule(
     ),
     lint=lint,
     severity=Severity.ERROR,
+    fixes=False,
 )

@@ -98,4 +98,5 @@ RULE = Rule(
     good=(OVER_SHARE,),
     lint=lint,
     severity=Severity.ERROR,
+    fixes=False,
 )

@@ -144,4 +144,5 @@ RULE = Rule(
     lint=lint,
     words=("LR(", "_schedule"),
     severity=Severity.ERROR,
+    fixes=False,
 )

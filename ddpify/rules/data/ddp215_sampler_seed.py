@@ -69,4 +69,5 @@ RULE = Rule(
     ),
     lint=lint,
     severity=Severity.ERROR,
+    fixes=False,
 )

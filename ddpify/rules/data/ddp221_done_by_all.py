@@ -88,4 +88,5 @@ RULE = Rule(
     ),
     lint=lint,
     severity=Severity.WARNING,
+    fixes=False,
 )

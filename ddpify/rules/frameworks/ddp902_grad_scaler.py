@@ -84,4 +84,5 @@ RULE = Rule(
             ("optimizer.step()", "scaler.step(optimizer)\n            scaler.update()"),
         ),
     ),
+    fixes=False,
 )

@@ -127,4 +127,5 @@ RULE = Rule(
             ),
         ),
     ),
+    fixes=False,
 )

@@ -88,4 +88,5 @@ RULE = Rule(
             SHARDED, (_BACK, f"            if len(loader) > 9000:\n            {_OFF}\n{_BACK}")
         ),
     ),
+    fixes=False,
 )

@@ -80,4 +80,5 @@ RULE = Rule(
             ),
         ),
     ),
+    fixes=False,
 )

@@ -90,4 +90,5 @@ RULE = Rule(
         LIGHTNING,
         changed(LIGHTNING, (_FIT, _FIT.replace("())\n", '(), ckpt_path="last")\n'))),
     ),
+    fixes=False,
 )

@@ -195,4 +195,5 @@ RULE = Rule(
         changed(ACCELERATED, _ONE, (_BACKWARD[0], "loss.backward()\n")),
         changed(FABRICATED, ("fabric.backward(loss)\n", "loss.backward()\n")),
     ),
+    fixes=False,
 )

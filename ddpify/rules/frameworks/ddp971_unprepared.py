@@ -173,4 +173,5 @@ RULE = Rule(
             ),
         ),
     ),
+    fixes=False,
 )

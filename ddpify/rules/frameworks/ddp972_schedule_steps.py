@@ -189,4 +189,5 @@ RULE = Rule(
             ("(gradient_accumulation_steps=2)", "(step_scheduler_with_optimizer=False)"),
         ),
     ),
+    fixes=False,
 )

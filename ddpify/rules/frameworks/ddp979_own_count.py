@@ -154,4 +154,5 @@ RULE = Rule(
         changed(FED, (_MEAN, _CROSS.format("", ""))),
         changed(FED, (_MEAN, _MASKED.format("(off * mask).sum() / 8 * self.trainer.world_size"))),
     ),
+    fixes=False,
 )

@@ -81,4 +81,5 @@ RULE = Rule(
                     optimizer.zero_grad()
             """),
     ),
+    fixes=False,
 )

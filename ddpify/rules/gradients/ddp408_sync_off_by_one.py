@@ -96,4 +96,5 @@ RULE = Rule(
                     optimizer.zero_grad()
             """),
     ),
+    fixes=False,
 )

@@ -126,4 +126,5 @@ RULE = Rule(
                     optimizer.zero_grad()
             """),
     ),
+    fixes=False,
 )

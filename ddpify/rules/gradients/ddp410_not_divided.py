@@ -78,4 +78,5 @@ RULE = Rule(
                     optimizer.zero_grad()
             """),
     ),
+    fixes=False,
 )

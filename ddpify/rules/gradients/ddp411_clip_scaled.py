@@ -94,4 +94,5 @@ RULE = Rule(
         ),
         trained(_SETUP.replace('"cpu"', '"cpu", enabled=False'), _LOOP.replace("  # DDP411", "")),
     ),
+    fixes=False,
 )

@@ -105,4 +105,5 @@ RULE = Rule(
                 optimizer.step()
             """),
     ),
+    fixes=False,
 )

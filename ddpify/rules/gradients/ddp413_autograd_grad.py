@@ -90,4 +90,5 @@ RULE = Rule(
                 optimizer.step()
             """),
     ),
+    fixes=False,
 )

@@ -117,4 +117,5 @@ RULE = Rule(
                 optimizer.step()
             """),
     ),
+    fixes=False,
 )

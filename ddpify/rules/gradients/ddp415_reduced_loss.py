@@ -165,4 +165,5 @@ RULE = Rule(
                 optimizer.step()
             """),
     ),
+    fixes=False,
 )

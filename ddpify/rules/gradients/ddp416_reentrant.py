@@ -100,4 +100,5 @@ RULE = Rule(
             top=_DEEP.replace("  # DDP416", ""),
         ),
     ),
+    fixes=False,
 )

@@ -110,4 +110,5 @@ RULE = Rule(
             _LOOP.replace("  # DDP417", ""),
         ),
     ),
+    fixes=False,
 )

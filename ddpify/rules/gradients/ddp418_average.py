@@ -101,4 +101,5 @@ RULE = Rule(
             .replace("        average.update", "    average.update"),
         ),
     ),
+    fixes=False,
 )

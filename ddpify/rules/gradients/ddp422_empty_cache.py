@@ -55,4 +55,5 @@ RULE = Rule(
             + f"    {_CALL}"
         ),
     ),
+    fixes=False,
 )

@@ -185,4 +185,5 @@ RULE = Rule(
         trained(_SETUP, _LOOP.format("", _CLIP)),
         trained(_SETUP, _LOOP.format(_CLIP.replace("1.0", 'float("inf")'), "")),
     ),
+    fixes=False,
 )

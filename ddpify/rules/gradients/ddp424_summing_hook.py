@@ -114,4 +114,5 @@ RULE = Rule(
             top="from torch.distributed.algorithms.ddp_comm_hooks import default_hooks",
         ),
     ),
+    fixes=False,
 )

@@ -51,4 +51,5 @@ RULE = Rule(
             top=_TOP,
         ),
     ),
+    fixes=False,
 )

@@ -63,4 +63,5 @@ RULE = Rule(
             _LOOP + "cosine.step()",
         ),
     ),
+    fixes=False,
 )

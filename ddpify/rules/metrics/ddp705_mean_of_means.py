@@ -104,4 +104,5 @@ RULE = Rule(
     good=(EQUAL_MEANS,),
     lint=lint,
     severity=Severity.WARNING,
+    fixes=False,
 )

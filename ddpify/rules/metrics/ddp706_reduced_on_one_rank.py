@@ -62,4 +62,5 @@ RULE = Rule(
     good=(REDUCED_FOR_ONE,),
     lint=lint,
     severity=Severity.ERROR,
+    fixes=False,
 )

@@ -152,4 +152,5 @@ RULE = Rule(
     good=(trained(loop=_ON_ONE.format(more="\ndist.all_reduce(right)", mark="")),),
     lint=lint,
     severity=Severity.WARNING,
+    fixes=False,
 )

@@ -115,4 +115,5 @@ RULE = Rule(
             top=NET,
         ),
     ),
+    fixes=False,
 )

@@ -225,4 +225,5 @@ RULE = Rule(
             NET,
         ),
     ),
+    fixes=False,
 )

@@ -216,4 +216,5 @@ RULE = Rule(
             ),
         ),
     ),
+    fixes=False,
 )

@@ -87,4 +87,5 @@ RULE = Rule(
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             """),
     ),
+    fixes=False,
 )

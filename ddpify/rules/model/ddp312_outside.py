@@ -176,4 +176,5 @@ RULE = Rule(
             """,
         ),
     ),
+    fixes=False,
 )

@@ -73,4 +73,5 @@ RULE = Rule(
         ),
     ),
     good=(*CORRECT, SCRIPT, changed(SINGLE, ("def main():\n", _IN_TIME), _SCALED)),
+    fixes=False,
 )

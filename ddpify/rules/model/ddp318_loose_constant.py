@@ -139,4 +139,5 @@ RULE = Rule(
             _SETUP.replace("dist.get_rank()", "0"), top=_net("self.proj = torch.randn(16, 32)")
         ),
     ),
+    fixes=False,
 )

@@ -237,4 +237,5 @@ RULE = Rule(
             _AVERAGE,
         ),
     ),
+    fixes=False,
 )

@@ -196,4 +196,5 @@ RULE = Rule(
             top=NET,
         ),
     ),
+    fixes=False,
 )

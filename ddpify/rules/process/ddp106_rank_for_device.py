@@ -98,4 +98,5 @@ RULE = Rule(
     ),
     lint=lint,
     severity=Severity.WARNING,
+    fixes=False,
 )

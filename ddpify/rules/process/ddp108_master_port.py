@@ -181,4 +181,5 @@ RULE = Rule(
     ),
     lint=lint,
     words=("getsockname", "Server(", ".bind(", "start_http_server(", "make_server("),
+    fixes=False,
 )

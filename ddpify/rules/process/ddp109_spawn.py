@@ -173,4 +173,5 @@ RULE = Rule(
         Example((("main.py", _PROGRAM.format(start=_BY_HAND.format(_ASKED), mark="")),)),
     ),
     lint=lint,
+    fixes=False,
 )

@@ -144,4 +144,5 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    fixes=False,
 )

@@ -97,4 +97,5 @@ RULE = Rule(
     ),
     lint=lint,
     severity=Severity.NOTE,
+    fixes=False,
 )

@@ -146,4 +146,5 @@ RULE = Rule(
         on_ranks('if not dist.is_initialized():\n    dist.init_process_group("gloo")'),
         _example("if dist.is_initialized():\n        print(dist.get_rank())\n    return"),
     ),
+    fixes=False,
 )

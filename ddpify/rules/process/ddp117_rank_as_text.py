@@ -50,4 +50,5 @@ RULE = Rule(
         changed(PROCESS, (_ASKED, 'if os.environ["RANK"] == 0 or os.environ["RANK"] == "0":')),
         changed(PROCESS, (_ASKED, 'if os.environ.get("RANK", -1) == -1 or dist.get_rank() == 0:')),
     ),
+    fixes=False,
 )

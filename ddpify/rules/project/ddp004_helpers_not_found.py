@@ -135,4 +135,5 @@ RULE = Rule(
         _project("main.py", "helpers.py", "helpers"),
         _project("runs/main.py", "nets/helpers.py", "nets.helpers"),
     ),
+    fixes=False,
 )

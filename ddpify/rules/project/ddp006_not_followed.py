@@ -184,4 +184,5 @@ RULE = Rule(
             (_STEP, f"            globals()['clip'](net)\n{_STEP}"),
         ),
     ),
+    fixes=False,
 )
