@@ -8,6 +8,8 @@ import click
 
 from ddpify.cli import cli
 
+_WIDTH = 80
+
 
 def page() -> str:
     """One page for all commands."""
@@ -16,13 +18,8 @@ def page() -> str:
 
 def _page() -> Iterator[str]:
     yield from ("# Commands", "", "As `ddpify COMMAND --help` prints them.", "")
-    yield from _help(click.Context(cli, info_name="ddpify"), cli)
+    top = click.Context(cli, info_name="ddpify", terminal_width=_WIDTH, **cli.context_settings)
+    yield from ("```text", cli.get_help(top), "```", "")
     for name, command in sorted(cli.commands.items()):
-        yield from (f"## ddpify {name}", "")
-        yield from _help(click.Context(command, info_name=f"ddpify {name}"), command)
-
-
-def _help(context: click.Context, command: click.Command) -> Iterator[str]:
-    context.max_content_width = 90
-    context.terminal_width = 90
-    yield from ("```text", command.get_help(context), "```", "")
+        context = click.Context(command, parent=top, info_name=name)
+        yield from (f"## ddpify {name}", "", "```text", command.get_help(context), "```", "")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import indent
 
 from ddpify.report.pair import NEAR, ShownPair, pair, unmarked
-from ddpify.report.rule import fixable, sentence
+from ddpify.report.rule import fixable, sentence, severity
 from ddpify.rules.base import Example, Rule
 
 _FAMILIES = {
@@ -56,7 +56,8 @@ def page(rule: Rule) -> str:
 def _page(rule: Rule) -> Iterator[str]:
     yield from ("---", f"title: {rule.id} {rule.name}", "---", "")
     yield f"# {rule.id} {rule.name}"
-    yield f"\n{_badge(rule)} Fix: {fixable(rule)}. [All rules](index.md)\n"
+    yield f"\n{_badge(rule)} Severity: {severity(rule)}. Fix: {fixable(rule)}."
+    yield "[All rules](index.md)\n"
     yield f"{rule.why}\n"
     yield f"**Source:** {_source(rule)}\n"
     found = pair(rule)

@@ -73,7 +73,7 @@ def _commands(block: Token) -> Iterator[Command]:
             line, _, shown = part.partition("\n")
             yield from (Command(given, shown) for given in _ddpify(line))
     elif block.info in ("bash", "sh", "diff"):
-        for line in block.content.splitlines():
+        for line in block.content.replace("\\\n", "").splitlines():
             yield from (Command(given) for given in _ddpify(line))
 
 

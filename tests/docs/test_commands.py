@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import click
@@ -24,13 +25,16 @@ def trains(command: Command) -> bool:
 
 @pytest.fixture
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of the page's project, with the files that the page shows."""
+    """A copy of the page's project, with the files that the page shows, in a repository."""
     shown = request.getfixturevalue("shown")
     assert shown.project, f"{shown.path.name} shows commands and names no project"
     copy = tmp_path / shown.project
     shutil.copytree(ROOT / "fixtures" / shown.project, copy)
     for name, text in shown.files.items():
         (copy / name).write_text(text, "utf-8")
+    identity = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
+    for words in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-q", "-m", "all"]):
+        subprocess.run(["git", *words], cwd=copy, check=True)
     return copy
 
 
