@@ -47,7 +47,7 @@ demo: $(READY)
 
 # The site, into build/site; the tests build it, too. With a server: `.venv/bin/python -m mkdocs serve`.
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "build/site/index.html"
 
 # The report that the tutorial shows, of a run of now.
