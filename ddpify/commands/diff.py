@@ -93,7 +93,7 @@ def writing(context: click.Context) -> str:
     return shlex.join([*words, "--inplace"])
 
 
-_OF_SHOWING = ("color", "form", "full", "force", "interactive")
+_OF_SHOWING = ("color", "form", "full", "force")
 
 
 def _spelled(one: click.Parameter, value: object) -> list[str]:

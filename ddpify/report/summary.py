@@ -84,7 +84,7 @@ def _left(outcome: Outcome, before: str, *, written: bool) -> Iterator[str]:
     by_hand = (f"{left.place}: {left.text}" for left in left_by_hand(outcome))
     notes = (f"{note.site}: {note.message}" for note in outcome.notes)
     todos = (
-        f"{placed(before, one.site.path)}:{one.site.span.line}: {one.message}"
+        f"{placed(before, one.site.path)}:{one.site.span.line}: {told(one.message)}"
         for one in outcome.todos
     )
     yield from _section(_TODOS, todos)

@@ -92,6 +92,7 @@ def test_a_factorys_parameter_leads_to_its_caller(tmp_path: Path) -> None:
         ("python train.py --batch 16", 16, 2),
         ('BS=32\npython train.py --batch-size "$BS"', 32, 2),
         ('python train.py --batch-size "${BS:-24}"', 24, 2),
+        ("BS=${BS:-24}\npython train.py --batch-size $BS", 24, 2),
         ("BS=$1\npython train.py --batch-size $BS", None, 2),
         ("for BS in 8 16; do python train.py --batch-size $BS; done", None, 2),
         ("CUDA_VISIBLE_DEVICES=0,1,2,3 python train.py", 8, 4),

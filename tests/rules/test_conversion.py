@@ -8,7 +8,7 @@ import pytest
 
 from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
-from ddpify.report.text import summary
+from ddpify.report.summary import planned
 from ddpify.settings import Settings
 from tests.projects import put
 from tests.training.test_converted import (
@@ -369,7 +369,7 @@ def test_weights_that_are_frozen_before_the_wrap_stay_so(freezing: str, tmp_path
 
 
 def test_a_conversion_counts_no_values(tmp_path: Path) -> None:
-    assert "followed" not in summary(outcome(tmp_path))
+    assert "followed" not in planned(outcome(tmp_path))
 
 
 def test_a_strategy_of_two_is_asked_as_the_program_runs(tmp_path: Path) -> None:
