@@ -252,6 +252,7 @@ OURS: dict[str, set[str]] = {
     "verify.pairing": {
         "advice.undivided",
         "facts.model",
+        "journal.earlier",
         "names",
         "outcome",
         "pipeline",

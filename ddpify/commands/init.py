@@ -58,7 +58,7 @@ def init(paths: tuple[Path, ...], yes: bool, dry_run: bool, **flags: object) -> 
     if asks:
         chosen = _asked(chosen, flags)
     planned = _planned(chosen)
-    if not yes:
+    if dry_run or not yes:
         _show(chosen, planned, wants_color(cast("bool | None", flags["color"])))
     if dry_run:
         return TO_DO

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from ddpify.settings import Settings
     from ddpify.verify.options import Options
     from ddpify.verify.verdict import Verification
-
-_WIDEST = 100  # columns: longer lines are hard to read
 
 
 @click.command(cls=Passing)
@@ -143,17 +140,12 @@ def verify(
     verification = _verified(script, flags, settings)
     shown = wants_color(color)
     if not reports.on_stdout:
+        from ddpify.terminal import width
         from ddpify.verify.report import text
 
-        echo(text.render(verification, color=shown, width=_width()), shown)
+        echo(text.render(verification, color=shown, width=width()), shown)
     reports.write(verification)
     return CLEAN if verification.passed else TO_DO
-
-
-def _width() -> int:
-    """The terminal's, where there is one."""
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDEST
-    return min(columns, _WIDEST)
 
 
 def _verified(path: Path, flags: dict[str, object], settings: Settings) -> Verification:

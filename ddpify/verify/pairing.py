@@ -10,6 +10,7 @@ from pathlib import Path
 from ddpify import pipeline, write
 from ddpify.advice.undivided import undivided
 from ddpify.facts.model import Facts, Status
+from ddpify.journal.earlier import put_back
 from ddpify.names import HEADER_PREFIX, OF_MODELS
 from ddpify.outcome import Outcome
 from ddpify.project import project_root
@@ -117,17 +118,26 @@ def _wanting(script: Path, settings: Settings) -> bool:
 def _committed(
     options: Options, settings: Settings, root: Path, distributed: Path, into: Path
 ) -> Pair:
-    """Migrated in the working tree, and not committed yet: the last commit is the original."""
+    """Migrated in the working tree, and not committed yet: the last commit is the original.
+
+    Where that has none, what ``ddpify undo`` would bring back.
+    """
     ways = "name the original with --baseline, or compare it with itself by --distributed-only"
     script = options.script.resolve().relative_to(root)
     try:
         original, named = export(root, "HEAD", into)
+        if (original / script).is_file() and _status(
+            original / script, settings
+        ) not in DISTRIBUTED:
+            return Pair(original, distributed, named)
+        why = f"in {named} too; {ways}"
     except ScratchError as error:
-        message = f"{options.script}: is distributed already; {ways} ({error})"
-        raise CannotCompare(message) from error
-    if not (original / script).is_file() or _status(original / script, settings) in DISTRIBUTED:
-        raise CannotCompare(f"{options.script}: is distributed already, in {named} too; {ways}")
-    return Pair(original, distributed, named)
+        why = f"{ways} ({error})"
+    before = copy_project(root, into.with_name("before"))
+    command = put_back(root, before)
+    if command and _status(before / script, settings) not in DISTRIBUTED:
+        return Pair(before, distributed, f"what was there before `{command}`")
+    raise CannotCompare(f"{options.script}: is distributed already, {why}")
 
 
 def _status(script: Path, settings: Settings) -> Status:
