@@ -34,9 +34,8 @@ def judge(facts: Facts, settings: Settings) -> list[Finding]:
 
 
 def as_refusal(finding: Finding) -> Refusal:
-    return Refusal(
-        f"{finding.site}: {finding.rule} {finding.message}; {finding.advice}", finding.site
-    )
+    message = f"{finding.site}: {finding.rule} {finding.message}; {finding.advice}"
+    return Refusal(message, finding.site, finding)
 
 
 def disposed(

@@ -206,8 +206,8 @@ OURS: dict[str, set[str]] = {
         for name in "plan plan_json plan_scaling plan_sections plan_tables".split()
     },
     # The editor's side of checking: projects and buffers; the protocol is the business of the rest.
-    "server": {"__version__", "checking", "plan", "report", "rules.base", "server", "settings"}
-    | {"site", "source"},
+    "server": {"__version__", "checking", "links", "plan", "report", "rules.base", "server"}
+    | {"settings", "site", "source"},
     "server.reading": {"checking", "judging", "roots", "rules.base", "settings", "source"},
     "server.worker": set(),
     # What a migration means for batch and memory; the model and its arithmetic read no facts.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ddpify.verify.which import OWN, Chosen, chosen
+from ddpify.verify.which import OWN, ProjectPython, chosen
 
 NOISES: Final = ("dropout", "batchnorm", "augmentation", "draws")
 # Relative differences that rounding makes over a few epochs of training; measured in
@@ -50,7 +50,7 @@ class Options:
         """
         asked = set(flags.get("neutralise", ()))
         noises = frozenset(NOISES if "all" in asked else asked & {*NOISES})
-        found = Chosen(flags["python"], "--python") if "python" in flags else chosen(script)
+        found = ProjectPython(flags["python"], "--python") if "python" in flags else chosen(script)
         given = {**flags, "python": found.python, "why_python": found.why}
         return cls(**{**given, "script": script, "neutralise": noises})
 

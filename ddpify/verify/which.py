@@ -18,14 +18,14 @@ _NAMED: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")  # what an active environment is
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ProjectPython:
     """An interpreter, and in a few words why it is this one."""
 
     python: str
     why: str
 
 
-def chosen(script: Path, environment: Mapping[str, str] | None = None) -> Chosen:
+def chosen(script: Path, environment: Mapping[str, str] | None = None) -> ProjectPython:
     """The first of the project's environments that has a torch; else ddpify's own interpreter.
 
     In this order: the active virtual environment, `.venv` or `venv` beside the script or above,
@@ -34,11 +34,13 @@ def chosen(script: Path, environment: Mapping[str, str] | None = None) -> Chosen
     active = os.environ if environment is None else environment
     found = list(_environments(script, active))
     with_torch = [one for folder, one in found if _has_torch(folder)]
-    own = [Chosen(sys.executable, OWN)] if find_spec("torch") else []
-    return next(iter((*with_torch, *own, *(one for _, one in found))), Chosen(sys.executable, OWN))
+    own = [ProjectPython(sys.executable, OWN)] if find_spec("torch") else []
+    return next(
+        iter((*with_torch, *own, *(one for _, one in found))), ProjectPython(sys.executable, OWN)
+    )
 
 
-def _environments(script: Path, active: Mapping[str, str]) -> Iterator[tuple[Path, Chosen]]:
+def _environments(script: Path, active: Mapping[str, str]) -> Iterator[tuple[Path, ProjectPython]]:
     named = [(Path(active[name]), name) for name in _NAMED if active.get(name)]
     beside = [
         (above / name, f"{name} of the project")
@@ -49,7 +51,7 @@ def _environments(script: Path, active: Mapping[str, str]) -> Iterator[tuple[Pat
     for folder, why in (*of_venv, *beside, *(pair for pair in named if pair not in of_venv)):
         python = folder / "bin" / "python"
         if os.access(python, os.X_OK) and python.is_file():
-            yield folder, Chosen(str(python), why)
+            yield folder, ProjectPython(str(python), why)
 
 
 def _private(folder: Path) -> bool:

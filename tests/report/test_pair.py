@@ -15,7 +15,7 @@ from tests.projects import marked, places, put_example
 
 RULES = {rule.id: rule for rule in catalogue()}
 # A copy that somebody edited, and a conversion, which mends nothing.
-NOTHING_TO_SHOW = {"DDP001", "DDP930"}
+NOTHING_TO_SHOW = {"DDP001", "DDP008", "DDP930"}
 # Of one process, and what migrate makes of it: there is no program between the two.
 FAR = {"DDP218"}
 # What no rule finds that reads programs, but the reading of what starts and makes them.

@@ -33,13 +33,13 @@ def test_the_active_one_comes_first_then_the_project_s_then_conda_s(
 ) -> None:
     conda = environment(tmp_path / "conda")
     active = {"CONDA_PREFIX": str(conda)}
-    assert chosen(script, active) == which.Chosen(str(conda / "bin/python"), "CONDA_PREFIX")
+    assert chosen(script, active) == which.ProjectPython(str(conda / "bin/python"), "CONDA_PREFIX")
     own = environment(tmp_path / "project/.venv")
-    found = which.Chosen(str(own / "bin/python"), ".venv of the project")
+    found = which.ProjectPython(str(own / "bin/python"), ".venv of the project")
     assert chosen(script, active) == found
     entered = environment(tmp_path / "entered")
     active["VIRTUAL_ENV"] = str(entered)
-    assert chosen(script, active) == which.Chosen(str(entered / "bin/python"), "VIRTUAL_ENV")
+    assert chosen(script, active) == which.ProjectPython(str(entered / "bin/python"), "VIRTUAL_ENV")
 
 
 def test_one_without_torch_is_passed_over(script: Path, tmp_path: Path) -> None:
@@ -56,10 +56,10 @@ def test_without_any_it_is_ddpify_s_own(
 ) -> None:
     tool = environment(tmp_path / "tool", torch=False)
     active = {"VIRTUAL_ENV": str(tool)}
-    assert chosen(script, active) == which.Chosen(sys.executable, which.OWN)
+    assert chosen(script, active) == which.ProjectPython(sys.executable, which.OWN)
     monkeypatch.setattr(which, "find_spec", lambda _: None)
     assert chosen(script, active).why == "VIRTUAL_ENV", "which says what it lacks"
-    assert chosen(script, {}) == which.Chosen(sys.executable, which.OWN)
+    assert chosen(script, {}) == which.ProjectPython(sys.executable, which.OWN)
 
 
 def test_nobody_else_can_put_one_there(script: Path, tmp_path: Path) -> None:
