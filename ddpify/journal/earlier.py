@@ -14,17 +14,18 @@ def put_back(root: Path, copied: Path) -> str:
     """Put the backups of the last write into ``copied``, a copy of ``root``.
 
     Returns what wrote it, in the user's words; nothing is done, and "" returned, where no write is
-    recorded. What was changed since in these files is not in the copy.
+    recorded, or one of files elsewhere, to which links lead. What was changed since in these files
+    is not in the copy.
     """
     journal = WriteJournal(root)
     with suppress(WriteError, OSError):
         for folder in journal.records()[-1:]:
             record = JournalRecord.load(folder, journal.home)
+            if any(Path(entry.path).is_absolute() for entry in record.entries):
+                return ""
             for entry in record.entries:
-                target = copied / entry.path
-                if target.is_relative_to(copied):
-                    target.unlink(missing_ok=True)
-                    if entry.backup:
-                        shutil.copy2(folder / entry.backup, target)
+                (copied / entry.path).unlink(missing_ok=True)
+                if entry.backup:
+                    shutil.copy2(folder / entry.backup, copied / entry.path)
             return record.command
     return ""

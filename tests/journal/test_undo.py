@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ddpify.journal.earlier import put_back
 from ddpify.plan import Change
 from ddpify.write import apply
 from tests.journal.conftest import CHANGES, looks
@@ -153,3 +155,16 @@ def test_no_such_place(tmp_path: Path, ddpify: Run) -> None:
     said = ddpify("undo", tmp_path / "nowhere")
     assert said == (2, "", f"ddpify: {tmp_path}/nowhere: no such file or folder\n")
     assert ddpify("undo", tmp_path) == (0, "Nothing to undo.\n", "")
+
+
+def test_where_a_link_leads_elsewhere_no_earlier_project_is_made(
+    make: Callable[[], Path], tmp_path: Path
+) -> None:
+    root, plain = make(), make()
+    apply(CHANGES, root, "ddpify migrate a.py --inplace")
+    assert put_back(root, tmp_path / "nowhere") == ""
+    apply(CHANGES[:2], plain, "ddpify migrate a.py --inplace")
+    copied = shutil.copytree(plain, tmp_path / "copy", symlinks=True)
+    assert put_back(plain, copied) == "ddpify migrate a.py --inplace"
+    assert (copied / "a.py").read_text() == "a\n"
+    assert not (copied / "new/deep/c.py").exists()

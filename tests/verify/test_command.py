@@ -15,6 +15,9 @@ import psutil
 import pytest
 
 from ddpify import cli
+from ddpify.settings import Settings
+from ddpify.verify.options import Options
+from ddpify.verify.pairing import pair
 from tests.verify.hazards.base import CORRECT, ORIGINAL, changed, put
 
 pytestmark = pytest.mark.training
@@ -185,3 +188,17 @@ def trains(job: subprocess.Popen[str], scratch: Path) -> list[psutil.Process]:
             return psutil.Process(job.pid).children(recursive=True)
         time.sleep(0.1)
     raise AssertionError("no step was recorded within a minute")
+
+
+def test_without_git_the_original_is_what_undo_would_bring_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = put(ORIGINAL, tmp_path / "project")
+    assert cli.main(["migrate", str(script), "--inplace"]) == cli.CLEAN
+    with script.open("a") as file:
+        file.write("# edited since\n")
+    found = pair(Options(script), Settings(), tmp_path)
+    assert (found.original / script.name).read_text() == ORIGINAL
+    assert not list(found.original.glob("ddp_*.py"))
+    assert "# edited since" in (found.distributed / script.name).read_text()
+    assert f"before `ddpify migrate {script} --inplace`" in found.baseline
