@@ -323,8 +323,10 @@ def _frozen(value: Any) -> Any:
 
 
 def _formatter_line_length(tool: Mapping[str, Any]) -> int | None:
-    for name in ("black", "ruff"):
+    """What the project's formatter is told, or does untold; ruff's table alone may be its rules'."""
+    for name, untold in (("black", 88), ("ruff", None)):
         table = tool.get(name)
-        if isinstance(table, dict) and _is_length(table.get("line-length")):
-            return int(table["line-length"])
+        if isinstance(table, dict):
+            length = table.get("line-length", untold)
+            return length if isinstance(length, int) and _is_length(length) else None
     return None

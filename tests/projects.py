@@ -110,12 +110,8 @@ def migrated(entry: Path, settings: Settings | None = None) -> None:
 
 
 def helper_lines(outcome: Outcome) -> int:
-    """All lines of the copy of the helpers that a migration adds, of both of its files.
-
-    As they are written here, in lines of 100 columns: the project's may be shorter.
-    """
-    added = [change for change in outcome.changes if change.before is None]
-    texts = [one.edit.code for change in added for one in change.edits]
+    """All lines of the copy of the helpers that a migration adds, of both of its files."""
+    texts = [change.after.decode() for change in outcome.changes if change.before is None]
     return sum(len(text.splitlines()) for text in texts if text.startswith(HEADER_PREFIX))
 
 

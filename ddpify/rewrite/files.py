@@ -17,10 +17,11 @@ def new_file(
 ) -> Change | None:
     """The file as its edit gives it; None where it is there already.
 
-    A copy of the helpers is laid out as the project is.
+    A copy of the helpers is laid out as the project's settings say, where they say anything.
     """
     code = planned[0].edit.code
-    text = whole(code, style) if code.startswith(HEADER_PREFIX) else code
+    laid_out = code.startswith(HEADER_PREFIX) and not style.fills_lines
+    text = whole(code, style) if laid_out else code
     after = text.encode("utf-8")
     if old is not None and (old.text == text or old.raw == after):
         return None

@@ -38,6 +38,8 @@ def project(folder: Path, text: str) -> Path:
             id="files",
         ),
         pytest.param("[tool.black]\nline-length = 100\n", Settings(line_length=100), id="black"),
+        pytest.param("[tool.black]\n", Settings(line_length=88), id="black-as-it-comes"),
+        pytest.param("[tool.ruff]\n", Settings(), id="ruff-for-its-rules"),
         pytest.param("[tool.ruff]\nline-length = 79\n", Settings(line_length=79), id="ruff"),
         pytest.param(
             "[tool.black]\nline-length = 100\n[tool.ddpify]\nline-length = 120\n",

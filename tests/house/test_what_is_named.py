@@ -83,6 +83,7 @@ def test_missing_helpers_are_written_again(
 ) -> None:
     """Somebody committed all but the new file; and formatting it changes nothing."""
     entry = put_fixture("vae", tmp_path / "vae")
+    (entry.parent / "pyproject.toml").write_text("[tool.black]\n")
     monkeypatch.chdir(entry.parent)
     assert cli.main(["migrate", "main.py", "--inplace", "--force"]) == 0
     core = entry.parent / "ddp_utils.py"
