@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpify import disposal, pipeline, steps
+from ddpify import disposal, pipeline, stages
 from ddpify.lint import Linted
 from ddpify.outcome import Outcome
 from ddpify.rules import registry
@@ -157,7 +157,7 @@ def with_rule(monkeypatch: pytest.MonkeyPatch, code: str, severity: Severity) ->
 
     known = registry.all_rules()
     wrong = (*known, Rule("DDP998", "wrong", "", "", check))
-    monkeypatch.setattr(steps, "all_rules", lambda: wrong)
+    monkeypatch.setattr(stages, "all_rules", lambda: wrong)
 
 
 HANGS = "if is_main_process():\n    barrier()"
@@ -207,7 +207,7 @@ def test_a_line_that_is_left_by_hand_is_no_excuse_for_an_error(
 
     known = registry.all_rules()
     rules = (*known, Rule("DDP998", "by-hand", "", "", check))
-    monkeypatch.setattr(steps, "all_rules", lambda: rules)
+    monkeypatch.setattr(stages, "all_rules", lambda: rules)
     monkeypatch.setattr(disposal, "lint_scripts", judge)
     outcome = migrated(tmp_path)
     assert bool(outcome.refusals) is (severity is Severity.ERROR)

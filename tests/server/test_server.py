@@ -87,7 +87,7 @@ def test_open_edit_diagnose_fix(editor: EditorClient, project: Path) -> None:
     assert found["range"]["start"] == {"line": 14, "character": 4}
     assert found["range"]["end"]["line"] == 14  # not the whole loop
     assert "every epoch shuffles in the same order" in found["message"]
-    assert found["codeDescription"]["href"].startswith("https://docs.pytorch.org/")
+    assert found["codeDescription"]["href"].startswith("https://OWNER.github.io/ddpify/rules/")
     made, passed = found["relatedInformation"]
     assert made["location"]["uri"] == train.as_uri()
     assert (made["location"]["range"]["start"]["line"], made["message"]) == (
