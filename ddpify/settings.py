@@ -323,7 +323,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _formatter_line_length(tool: Mapping[str, Any]) -> int | None:
-    """What the project's formatter is told, or does untold; ruff's table alone may be its rules'."""
+    """What the formatter is told, or does untold; ruff's table may be there for its rules."""
     for name, untold in (("black", 88), ("ruff", None)):
         table = tool.get(name)
         if isinstance(table, dict):

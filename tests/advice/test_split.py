@@ -6,10 +6,10 @@ import re
 
 import pytest
 import torch
+from ddpify.runtime import ddp_utils
 from torch.utils.data import DataLoader, DistributedSampler
 
 from ddpify.advice import split
-from ddpify.runtime import ddp_utils
 
 SIZES = [(size, parts) for size in (1, 2, 5, 7, 16, 33, 64, 100) for parts in (1, 2, 3, 4, 8)]
 
