@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,10 +75,9 @@ class Attempt:
                 yield handler
 
 
-def attempts(source: Source, tree: ast.AST) -> Iterator[Attempt]:
-    """The ``try`` statements of a file."""
-    if "try" in source.text:
-        yield from (attempt(source, node) for node in ast.walk(tree) if isinstance(node, ast.Try))
+def attempts(source: Source, nodes: Iterable[ast.AST]) -> Iterator[Attempt]:
+    """The ``try`` statements among the nodes of a file."""
+    yield from (attempt(source, node) for node in nodes if isinstance(node, ast.Try))
 
 
 def attempt(source: Source, node: ast.Try) -> Attempt:

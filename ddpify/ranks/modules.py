@@ -54,10 +54,15 @@ class FunctionDefinition:
         return tuple(one.arg for one in (*self.node.args.posonlyargs, *self.node.args.args))
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All of its syntax tree, see ``Module.nodes``."""
+        return tuple(ast.walk(self.node))
+
+    @cached_property
     def goes_round(self) -> bool:
         """Whether it has a loop of its own."""
         loops = (ast.For, ast.While, ast.comprehension)
-        return any(isinstance(node, loops) for node in ast.walk(self.node))
+        return any(isinstance(node, loops) for node in self.nodes)
 
     @cached_property
     def stored(self) -> dict[str, str]:
@@ -200,9 +205,14 @@ class Module:
         return self.source.segment(self.source.span(node))
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All of its syntax tree: many rules look through it for something."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
     def assigned(self) -> list[tuple[str, ast.expr]]:
         """Every attribute that is assigned in the file, as it is written, and what it is given."""
-        nodes = (n for n in ast.walk(self.tree) if isinstance(n, (ast.Assign, ast.AnnAssign)))
+        nodes = (n for n in self.nodes if isinstance(n, (ast.Assign, ast.AnnAssign)))
         return [
             (ast.unparse(target), node.value)
             for node in nodes
@@ -213,14 +223,14 @@ class Module:
     @cached_property
     def attempts(self) -> tuple[Attempt, ...]:
         """The ``try`` statements of the file."""
-        return tuple(attempts(self.source, self.tree))
+        return tuple(attempts(self.source, self.nodes)) if "try" in self.source.text else ()
 
     @cached_property
     def asserted(self) -> frozenset[str]:
         """What the file asserts, anywhere."""
         if "assert" not in self.source.text:
             return frozenset()
-        nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Assert))
+        nodes = (node for node in self.nodes if isinstance(node, ast.Assert))
         return frozenset(ast.unparse(node.test) for node in nodes)
 
     @cached_property

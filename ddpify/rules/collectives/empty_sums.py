@@ -78,7 +78,7 @@ def _is_picked(run: Run, summed: RankCall, item: RankValue) -> bool:
 def _comprehensions(run: Run) -> Iterator[tuple[ast.ListComp, str]]:
     """The comprehensions of one list, and how what they give is called."""
     for module in run.modules.values():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ListComp) and len(node.generators) == 1:
                 yield node, f"each@{module.site(node)}:{node.col_offset}"
 

@@ -10,7 +10,7 @@ from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.origins import DATA
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
-from ddpify.rules.shared.syntax import parents, scope
+from ddpify.rules.shared.syntax import parents, scope_nodes
 from ddpify.rules.shared.wrapped import wraps
 from ddpify.site import Site
 
@@ -49,7 +49,7 @@ def _given(run: Run, counts: RankCall) -> Site:
 
 
 def _dict_of(call: RankCall) -> ast.DictComp | None:
-    made = (node for node in ast.walk(scope(call)) if isinstance(node, ast.DictComp))
+    made = (node for node in scope_nodes(call) if isinstance(node, ast.DictComp))
     return next((one for one in made if call.node in [p.iter for p in one.generators]), None)
 
 

@@ -31,7 +31,7 @@ from ddpify.ranks.model import RANK0, RANK1, RankCall, RankGuard, RankLoop, Rank
 from ddpify.ranks.run import Run
 from ddpify.rules.collectives.in_models import uses
 from ddpify.rules.shared.placing import backends
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope_nodes
 from ddpify.rules.shared.written import holds
 from ddpify.site import Site
 
@@ -147,7 +147,7 @@ def _receives_again(call: RankCall, value: RankValue, ranks: int) -> bool:
     made = maker(value, ranks)
     if made is None or "@" in key_of(value, ranks).partition("[")[2]:
         return False
-    around = [node for node in ast.walk(scope(call)) if _comprehends(node, call.node)]
+    around = [node for node in scope_nodes(call) if _comprehends(node, call.node)]
     return bool(around) and not any(holds(node, made.node) for node in around)
 
 
@@ -176,7 +176,7 @@ def _is_one(value: RankValue, call: RankCall, ranks: int) -> bool:
         isinstance(node, _COMPREHENSIONS) and holds(node, one.node) and not holds(node, call.node)
         for one in made.way
         if one not in call.way
-        for node in ast.walk(scope(one))
+        for node in scope_nodes(one)
     )
     return not comprehended and made.loops == call.loops[: len(made.loops)]
 
@@ -355,7 +355,7 @@ def _is_of_earlier(wait: RankCall, call: RankCall) -> bool:
     node = wait.node.func.value if isinstance(wait.node.func, ast.Attribute) else None
     if wait.function is not call.function or not isinstance(node, (ast.Name, ast.Attribute)):
         return False
-    made = [one for one in ast.walk(scope(call)) if isinstance(one, ast.Assign)]
+    made = [one for one in scope_nodes(call) if isinstance(one, ast.Assign)]
     names = [ast.unparse(one.targets[0]) for one in made if one.value is call.node]
     handed = [one for one in made if ast.unparse(one.targets[0]) == ast.unparse(node)]
     in_loop = [one for one in handed if not isinstance(one.value, ast.Constant)]

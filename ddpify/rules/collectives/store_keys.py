@@ -57,7 +57,7 @@ def _may_be_set_elsewhere(run: Run, setting: list[RankCall]) -> bool:
     """Whether a key is set where the reader did not come to, or by whom the store is given to."""
     read = {one.node for one in setting}
     for module in run.modules.values():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             name = node.func if isinstance(node, ast.Call) else None
             sets = isinstance(name, ast.Attribute) and name.attr in _SETTING
             if isinstance(node, ast.Call) and sets and len(node.args) > 1 and node not in read:

@@ -16,13 +16,13 @@ def divided_by_all(run: Run, loader: RankThing) -> bool:
     """Whether there is such a quotient."""
     data = dataset_of(loader)
     length = f"len({text(data.atoms[0])})" if data is not None else ""
-    given = (value for call in run.calls for value in call.inputs)
-    return any(_is_over(value, loader, length) for value in given)
-
-
-def _is_over(value: RankValue, loader: RankThing, length: str) -> bool:
-    marks = (one for one in value.made_from if isinstance(one, Mark) and one.of is Of.PER)
     return any(
         text(below.atoms[0]) == length and loader in above.sources()
-        for above, below in (one.parts for one in marks)
+        for above, below in run.once(_quotients)
     )
+
+
+def _quotients(run: Run) -> list[tuple[RankValue, ...]]:
+    """What is divided by what in anything that a call is given."""
+    made = {one for call in run.calls for value in call.inputs for one in value.made_from}
+    return [one.parts for one in made if isinstance(one, Mark) and one.of is Of.PER]

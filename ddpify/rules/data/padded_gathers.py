@@ -32,7 +32,7 @@ def gathered_whole(run: Run) -> Iterator[tuple[RankThing, RankCall, RankCall]]:
         loaders = loaders_in(given) if call.everywhere else []
         if into is None or len(loaders) != 1 or _is_cut(run, loaders[0]):
             continue
-        counted = next((c for c in run.calls if _counts(c, call, into)), None)
+        counted = next((c for c in run.once(_counting) if _counts(c, call, into)), None)
         if counted is not None:
             yield loaders[0], call, counted
 
@@ -42,10 +42,15 @@ def _is_cut(run: Run, loader: RankThing) -> bool:
     return any(loader in value.sources() for value in run.cut)
 
 
+def _counting(run: Run) -> list[RankCall]:
+    """What adds up, or averages, something."""
+    scores = "sklearn.metrics."
+    return [c for c in run.calls if c.method in _COUNTS or c.name.startswith(scores)]
+
+
 def _counts(call: RankCall, gather: RankCall, into: RankValue) -> bool:
-    """Whether it adds up, or averages, all that was gathered, once for each."""
-    score = call.name.startswith("sklearn.metrics.")
-    if call.order < gather.order or not (call.method in _COUNTS or score):
+    """Whether it does so with all that was gathered, once for each."""
+    if call.order < gather.order:
         return False
     late = [t for value in call.inputs for t in value.sources() if _is_after(t, gather)]
     joined = [t.call for t in late if t.call and any(_is(v, into) for v in t.call.inputs)]

@@ -6,7 +6,7 @@ import ast
 
 from ddpify.ranks.model import RANK0, RANK1, RankCall
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope, scope_nodes
 
 _FILLS = frozenset(("append", "extend", "insert"))
 _WRITES = frozenset(("write", "writelines"))
@@ -29,7 +29,7 @@ def one_adds(run: Run, call: RankCall) -> bool:
 def _is_of_one(run: Run, add: RankCall) -> bool:
     if add.ranks in (RANK0, RANK1):
         return True
-    around = (n for n in ast.walk(scope(add)) if isinstance(n, ast.For))
+    around = (n for n in scope_nodes(add) if isinstance(n, ast.For))
     names = [
         loop.iter.id
         for loop in around

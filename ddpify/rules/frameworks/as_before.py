@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.prepared import SETS_UP
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope_nodes
 from ddpify.rules.shared.wrapped import live
 
 
@@ -32,7 +32,7 @@ def _is_of_one_name(forward: RankCall) -> bool:
     name, made = forward.node.func, {t.call.node for t in things if t.call is not None}
     if not isinstance(name, ast.Name):
         return False
-    nodes = list(ast.walk(scope(forward)))
+    nodes = list(scope_nodes(forward))
     names = (one for one in nodes if isinstance(one, ast.Name) and one.id == name.id)
     sets = [one for one in names if isinstance(one.ctx, ast.Store)]
     makes = [one for one in nodes if isinstance(one, ast.Assign) and one.value in made]

@@ -17,7 +17,7 @@ from ddpify.rules.frameworks.weighing import is_rounded, weighed
 from ddpify.rules.shared.fields import makers
 from ddpify.rules.shared.hook_parts import evaluating, is_agreed, training
 from ddpify.rules.shared.own_gathers import attribute_of
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope_nodes
 
 _LOG = 'self.log("val_loss", loss_of(self.net(x), y), sync_dist=True)'
 
@@ -125,7 +125,7 @@ def _is_called(call: RankCall) -> bool:
     """Whether what is logged is called nearby: ``recall(logits, y)``, ``self.log("r", recall)``.
     No tensor is; it is a torchmetrics object, whichever dict it was taken from."""
     value = call.node_of(1, "value")
-    calls = (node for node in ast.walk(scope(call)) if isinstance(node, ast.Call))
+    calls = (node for node in scope_nodes(call) if isinstance(node, ast.Call))
     return isinstance(value, ast.Name) and any(
         isinstance(one.func, ast.Name) and one.func.id == value.id for one in calls
     )

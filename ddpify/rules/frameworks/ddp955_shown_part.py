@@ -103,7 +103,7 @@ def _predicted(run: Run) -> Iterator[Finding]:
 
 def _is_kept(call: RankCall) -> bool:
     """Whether what a call gives is taken, for more than a print."""
-    nodes = (one for one in ast.walk(call.module.tree) if isinstance(one, ast.stmt))
+    nodes = (one for one in call.module.nodes if isinstance(one, ast.stmt))
     for node in nodes:
         if not isinstance(node, ast.Expr) and any(one is call.node for one in _parts(node)):
             return not (isinstance(node, ast.Assign) and _is_printed(call, node))

@@ -159,7 +159,7 @@ def _computes(modules: Iterable[Module], names: set[str]) -> bool:
     return any(
         {last_name(node.left), last_name(node.right)} & names - {""}
         for module in modules
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.BinOp)
     )
 

@@ -294,5 +294,5 @@ def _is_read_elsewhere(run: Run, cls: ClassDefinition, field: str) -> bool:
         and not own(node)
         for module in run.modules.values()
         if not module.ours
-        for node in ast.walk(module.tree)
+        for node in module.nodes
     )

@@ -11,7 +11,7 @@ from ddpify.ranks.passes import differentiated, is_scaler
 from ddpify.ranks.run import Run
 from ddpify.rules.gradients.cleared import is_cleared
 from ddpify.rules.shared.averaged_by_hand import averagings
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope_nodes
 from ddpify.rules.shared.wrapped import (
     PLAIN,
     Wrap,
@@ -84,7 +84,7 @@ def _is_used(run: Run, backward: RankCall) -> bool:
     """Whether something steps, or looks at gradients: it is no benchmark of a backward."""
     if not run.script or any(map(_steps, run.calls)):
         return True
-    nodes = (node for one in backward.way for node in ast.walk(scope(one)))
+    nodes = (node for one in backward.way for node in scope_nodes(one))
     looks = (n for n in nodes if isinstance(n, ast.Attribute) and n.attr == "grad")
     return any(isinstance(node.ctx, ast.Load) for node in looks)
 

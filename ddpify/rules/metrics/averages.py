@@ -22,7 +22,7 @@ from ddpify.ranks.words import DIST
 from ddpify.rules.shared.counted import divides_evenly
 from ddpify.rules.shared.losses import reduction
 from ddpify.rules.shared.quotients import is_quotient
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope_nodes
 
 _SENT: Final = {
     "all_reduce": "tensor",
@@ -108,9 +108,7 @@ def _is_mean(shared: Collective) -> bool:
         return op is None or not _AVERAGED.isdisjoint(op.names())
     into = shared.node("gather_list" if call.method == "gather" else shared.filled)
     into = shared.node("object_gather_list") if call.method == "gather_object" else into
-    return isinstance(into, ast.Name) and any(
-        _adds_up(node, into.id) for node in ast.walk(scope(call))
-    )
+    return isinstance(into, ast.Name) and any(_adds_up(node, into.id) for node in scope_nodes(call))
 
 
 def _adds_up(node: ast.AST, name: str) -> bool:

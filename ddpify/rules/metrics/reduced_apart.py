@@ -28,7 +28,7 @@ def reduced_apart(run: Run, quotient: Mark) -> Site | None:
     if other.path != site.path or other.path not in run.modules:
         return None
     module = run.modules[other.path]
-    for cls in ast.walk(module.tree):
+    for cls in module.nodes:
         if isinstance(cls, ast.ClassDef):
             methods = [one for one in cls.body if isinstance(one, ast.FunctionDef)]
             divides = [one for one in methods if site.within(module.site(one))]

@@ -19,7 +19,7 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.ranks.words import DIST
 from ddpify.rules.metrics.metrics import shows
-from ddpify.rules.shared.syntax import parents, scope
+from ddpify.rules.shared.syntax import parents, scope, scope_nodes
 from ddpify.site import Site
 
 _GATHERS: Final = {
@@ -79,7 +79,7 @@ def _is_touched(run: Run, call: RankCall, mark: Mark) -> bool:
 
 def _sums(call: RankCall, name: str) -> Iterator[str]:
     """The names that get the sum of what was gathered: ``total = torch.stack(parts).sum(0)``."""
-    for one in ast.walk(scope(call)):
+    for one in scope_nodes(call):
         if isinstance(one, ast.Assign) and one.lineno > call.node.lineno:
             target = one.targets[0]
             if len(one.targets) == 1 and isinstance(target, ast.Name) and _adds_up(one.value, name):

@@ -17,7 +17,7 @@ from ddpify.ranks.model import RankCall, RankLoop, RankThing
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import DIST
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope, scope_nodes
 from ddpify.site import Site
 
 _REDUCTIONS: Final = (f"{DIST}all_reduce", f"{DIST}reduce")
@@ -96,7 +96,7 @@ def _written_back(call: RankCall, node: ast.expr | None) -> list[_Total]:
         return []
     put: set[str] = set()
     back: list[tuple[ast.expr, ast.Assign]] = []
-    for one in ast.walk(scope(call)):
+    for one in scope_nodes(call):
         if isinstance(one, ast.AugAssign) and _base(one.target) == node.id:
             return []
         if not isinstance(one, ast.Assign):

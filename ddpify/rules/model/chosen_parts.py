@@ -13,7 +13,7 @@ from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
 from ddpify.rules.model.submodules import Layers, qualified_call
 from ddpify.rules.shared.parameters import LAYERS
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope_nodes
 from ddpify.rules.shared.wrapped import Wrap, backwards, forwards, parameters_of, reached
 from ddpify.site import Site
 
@@ -114,7 +114,7 @@ def _numbers(loop: RankLoop) -> Iterator[str]:
 def _names(call: RankCall, node: ast.expr) -> set[str]:
     """The names in an expression, and in what the function gives to them."""
     found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-    for one in ast.walk(scope(call)):
+    for one in scope_nodes(call):
         if isinstance(one, ast.Assign) and any(getattr(t, "id", "") in found for t in one.targets):
             found |= {n.id for n in ast.walk(one.value) if isinstance(n, ast.Name)}
     return found

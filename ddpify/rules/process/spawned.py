@@ -13,7 +13,7 @@ from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Severity
 from ddpify.rules.shared.parents import SPAWN
-from ddpify.rules.shared.syntax import resolved, scope
+from ddpify.rules.shared.syntax import resolved, scope_nodes
 from ddpify.site import Site
 
 _DEVICES: Final = "torch.cuda.device_count"
@@ -63,7 +63,7 @@ def _is_local(info: FunctionDefinition) -> bool:
     """Whether a function is a lambda, or stands within another function."""
     if isinstance(info.node, ast.Lambda):
         return True
-    walked = (node for node in ast.walk(info.module.tree) if isinstance(node, _FUNCTIONS))
+    walked = (node for node in info.module.nodes if isinstance(node, _FUNCTIONS))
     return any(info.node in ast.walk(node) for node in walked if node is not info.node)
 
 
@@ -107,7 +107,7 @@ def _is_its_number(session: RankCall, spawn: RankCall) -> bool:
 
 def _is_asked_for(name: str, call: RankCall) -> bool:
     """Whether a condition above or around a call is about what this name stands for."""
-    tests = (n.test for n in ast.walk(scope(call)) if isinstance(n, (ast.If, ast.IfExp)))
+    tests = (n.test for n in scope_nodes(call) if isinstance(n, (ast.If, ast.IfExp)))
     above = (test for test in tests if test.lineno <= call.node.lineno)
     return any(getattr(one, "id", "") == name for test in above for one in ast.walk(test))
 

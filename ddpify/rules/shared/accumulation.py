@@ -11,7 +11,7 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Read, Store
 from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope_nodes
 from ddpify.rules.shared.windows import Window, counted, evaluate, window
 from ddpify.rules.shared.wrapped import (
     Wrap,
@@ -304,7 +304,7 @@ def averages_gradients(call: RankCall) -> bool:
     """Whether a collective may be one on gradients, packed or not: its function reads some."""
     if collective(call) is None:
         return False
-    nodes = ast.walk(scope(call))
+    nodes = scope_nodes(call)
     return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in nodes)
 
 

@@ -56,7 +56,7 @@ def _is_kept(run: Run, opened: RankCall) -> bool:
     things = set(opened.result.things) if opened.result is not None else set()
     if any(not things.isdisjoint(store.value.things) for store in run.stores):
         return True
-    nodes = [*ast.walk(opened.module.tree)] if opened.function is None else []
+    nodes = [*opened.module.nodes] if opened.function is None else []
     named = {
         target.id
         for one in nodes

@@ -91,7 +91,7 @@ def _split_into(key: str, known: dict[str, RankThing]) -> Iterator[int | None]:
 
 def stops_if_uneven(module: Module) -> bool:
     """Whether a file asks that what it deals with a stride divides: ``assert n % world == 0``."""
-    nodes = list(ast.walk(module.tree))
+    nodes = list(module.nodes)
     given = {ast.unparse(t): n.value for n in nodes if isinstance(n, ast.Assign) for t in n.targets}
     asked = [one for node in nodes for one in _divisions(node)]
     return any(

@@ -8,7 +8,7 @@ from typing import Final
 
 from ddpify.ranks.model import RankCall
 from ddpify.rules.shared.sides import of_torch
-from ddpify.rules.shared.syntax import resolved, scope
+from ddpify.rules.shared.syntax import resolved, scope_nodes
 
 _SAME: Final = frozenset("detach contiguous clone cpu".split())
 Given = tuple[RankCall, ast.expr | None]
@@ -62,7 +62,7 @@ def exchanged(call: RankCall) -> ast.expr | None:
 
 def _target(call: RankCall) -> ast.expr | None:
     """The variable that a call's result is assigned to."""
-    for node in ast.walk(scope(call)):
+    for node in scope_nodes(call):
         if isinstance(node, ast.Assign) and node.value is call.node:
             return node.targets[0]
     return None
@@ -80,7 +80,7 @@ def _bare(node: ast.expr | None) -> ast.expr | None:
 def _asking(call: RankCall, node: ast.expr | None) -> RankCall:
     """The call itself, or that of the function that only makes and gives back what it fills: of
     ``codes = link.receive(16, 12)``."""
-    ends = [one.value for one in ast.walk(scope(call)) if isinstance(one, ast.Return)]
+    ends = [one.value for one in scope_nodes(call) if isinstance(one, ast.Return)]
     caller = call.stack[-1] if call.stack and node is not None and ends else None
     if caller is None or node is None or caller.target is not call.function:
         return call

@@ -10,7 +10,7 @@ from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.parents import SPAWN
 from ddpify.rules.shared.rank_numbers import RankNumbers
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope, scope_nodes
 
 MORE: Final = (3, 4)
 
@@ -34,7 +34,7 @@ def _started(run: Run) -> set[object]:
     """How many times ``for rank in range(size): Process(target=run, args=(rank, size))`` does."""
     found: set[object] = set()
     for call in run.openings:
-        for node in ast.walk(call.module.tree):
+        for node in call.module.nodes:
             if isinstance(node, ast.For) and _starts(node) and isinstance(node.iter, ast.Call):
                 bound = node.iter.args[-1] if len(node.iter.args) == 1 else None
                 found.add(RankNumbers(run, 0, MORE[0]).at_top(call, bound))
@@ -49,7 +49,7 @@ def _starts(node: ast.For) -> bool:
 def tells_apart(run: Run, call: RankCall) -> bool:
     """Whether the function in which a call stands goes another way with two:
     ``assert world == 2``, ``if world != 2: return``."""
-    tests = (n.test for n in ast.walk(scope(call)) if isinstance(n, (ast.Assert, ast.If)))
+    tests = (n.test for n in scope_nodes(call) if isinstance(n, (ast.Assert, ast.If)))
     return any(is_another_with_two(run, call, test) for test in tests)
 
 
@@ -66,7 +66,7 @@ def is_of_each(run: Run, call: RankCall) -> bool:
 def _holds(run: Run, call: RankCall, guard: RankGuard) -> bool:
     if guard.ranks == ALL and not guard.test.by_rank:
         return True
-    at = [one for one in call.way if any(node is guard.node for node in ast.walk(scope(one)))]
+    at = [one for one in call.way if any(node is guard.node for node in scope_nodes(one))]
     ranks = [(rank, world) for world in MORE for rank in range(1, world)]
     held = [RankNumbers(run, *one).of(at[-1], guard.node) if at else None for one in ranks]
     return None not in held and {*map(bool, held)} == {guard.holds}

@@ -169,7 +169,7 @@ def _mode(call: RankCall) -> str:
 
 def only_wipes(call: RankCall) -> bool:
     """``with open(path, "w"): pass``, ``open(path, "a").close()``: as often as one likes."""
-    nodes = [*ast.walk(call.module.tree)]
+    nodes = [*call.module.nodes]
     methods = (one for one in nodes if isinstance(one, ast.Attribute) and one.attr == "close")
     if any(one.value is call.node for one in methods):
         return True

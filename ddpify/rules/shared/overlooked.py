@@ -11,7 +11,7 @@ from ddpify.ranks.interest import says
 from ddpify.ranks.model import RankCall, RankLoop
 from ddpify.ranks.modules import Module
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.syntax import dotted, parents, scope
+from ddpify.rules.shared.syntax import dotted, parents, scope, scope_nodes
 from ddpify.rules.shared.written import holds
 
 _LATER: Final = ("threading.Thread", "atexit.register", "signal.signal")
@@ -96,7 +96,7 @@ def _is_in_comprehension(call: RankCall, counted: set[ast.AST]) -> bool:
     """Whether it is in one that is not a loop over what is known: of several, or with an `if`."""
     return any(
         isinstance(node, _COMPREHENSIONS) and node not in counted and holds(node, call.node)
-        for node in ast.walk(scope(call))
+        for node in scope_nodes(call)
     )
 
 
@@ -138,7 +138,7 @@ def overlooked(run: Run, methods: frozenset[str], others: bool) -> bool:
 
 def _messages(module: Module, methods: frozenset[str], others: bool) -> Iterator[ast.expr]:
     names = {f"{words.DIST}{one}" for one in methods}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, (ast.Name, ast.Attribute)):
             name = dotted(module, node)
             if name in names or (others and not name and getattr(node, "attr", "") in methods):
@@ -181,7 +181,7 @@ def _names(around: list[ast.AST]) -> set[str]:
 def _mentioned(run: Run) -> frozenset[str]:
     """All names that the program's own files mention."""
     modules = [module for module in run.modules.values() if not module.ours]
-    nodes = [node for module in modules for node in ast.walk(module.tree)]
+    nodes = [node for module in modules for node in module.nodes]
     return frozenset(
         node.id if isinstance(node, ast.Name) else node.attr
         for node in nodes

@@ -11,7 +11,7 @@ from ddpify.ranks.model import RankCall, RankLoop, RankThing
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import scope, scope_nodes
 from ddpify.site import Site
 
 _SIZES = frozenset({"len", "size", "numel", "shape", "nelement"})
@@ -80,7 +80,7 @@ def is_quotient(atom: Any) -> bool:
 
 def quotients(call: RankCall) -> Iterator[Quotient]:
     """Those in the function, or at the top level, in which a call stands."""
-    for node in ast.walk(scope(call)):
+    for node in scope_nodes(call):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             yield _quotient(call, node, node.left, node.right)
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
@@ -119,7 +119,7 @@ def _written(call: RankCall, given: ast.expr) -> set[ast.AST]:
     """An argument's expression, and those that its name was last given."""
     found: set[ast.AST] = set(ast.walk(given))
     name = ast.unparse(given)
-    for node in ast.walk(scope(call)):
+    for node in scope_nodes(call):
         before = getattr(node, "lineno", 0) < call.node.lineno
         if before and isinstance(node, ast.Assign):
             if any(ast.unparse(target) == name for target in node.targets):

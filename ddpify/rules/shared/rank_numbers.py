@@ -144,9 +144,9 @@ class RankNumbers:
 
     def _around(self, module: Module, value: ast.expr) -> _Scope:
         """Where ``self.peer = value`` stands, and who called that."""
-        functions = (n for n in ast.walk(module.tree) if isinstance(n, _FUNCTIONS))
+        functions = (n for n in module.nodes if isinstance(n, _FUNCTIONS))
         node = next((n for n in functions if any(one is value for one in ast.walk(n))), None)
-        classes = [n for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef)]
+        classes = [n for n in module.nodes if isinstance(n, ast.ClassDef)]
         owner = next((n.name for n in classes if node in n.body), "")
         calls = [c for c in self.run.calls if c.target is not None and c.target.node is node] or [
             *self.run.named(f"{module.name}.{owner}")  # made, and not looked into

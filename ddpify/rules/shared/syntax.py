@@ -29,7 +29,7 @@ def spelled(module: Module, node: ast.expr) -> str | None:
         root = root.value
     if not isinstance(root, ast.Name):
         return None
-    bound = set(_bindings(module.tree, root.id))
+    bound = set(_bindings(module, root.id))
     if len(bound) != 1 or None in bound:
         return None
     start, attribute, level = next(one for one in bound if one is not None)
@@ -37,9 +37,9 @@ def spelled(module: Module, node: ast.expr) -> str | None:
     return None if level else ".".join(part for part in (start, attribute, rest) if part)
 
 
-def _bindings(tree: ast.AST, name: str) -> Iterator[tuple[str, str, int] | None]:
+def _bindings(module: Module, name: str) -> Iterator[tuple[str, str, int] | None]:
     """What binds a name anywhere in a file: imports, and None for everything else."""
-    for node in ast.walk(tree):
+    for node in module.nodes:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names: dict[str, tuple[str, str, int]] = {}
             note_import(names, [], node)
@@ -58,6 +58,11 @@ def scope(call: RankCall) -> ast.AST:
     return call.function.node if call.function is not None else call.module.tree
 
 
+def scope_nodes(call: RankCall) -> tuple[ast.AST, ...]:
+    """All nodes of the function, or of the module, in which a call stands."""
+    return call.function.nodes if call.function is not None else call.module.nodes
+
+
 @lru_cache(maxsize=64)  # of one function many calls are asked
 def parents(root: ast.AST) -> dict[ast.AST, ast.AST]:
     """Each node below ``root``, and what holds it."""
@@ -71,7 +76,7 @@ def definitions(call: RankCall, target: ast.expr) -> Iterator[ast.expr]:
         yield from (value for name, value in call.module.assigned if name == written)
         return
     wanted = _stored(target)
-    for node in ast.walk(scope(call)):
+    for node in scope_nodes(call):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(_stored(one) == wanted for one in targets):
@@ -109,14 +114,14 @@ def _given(call: RankCall, name: str) -> tuple[RankCall, ast.expr] | None:
 def is_filled(call: RankCall, target: ast.expr) -> bool:
     """Whether elements of it are assigned one by one before the call: what is put in after it has
     made use of the list is too late."""
-    wanted, around = ast.dump(target), scope(call)
-    later = {n for n in ast.walk(around) if getattr(n, "lineno", 0) > call.node.lineno}
+    wanted, around = ast.dump(target), scope_nodes(call)
+    later = {n for n in around if getattr(n, "lineno", 0) > call.node.lineno}
     return any(
         isinstance(node, ast.Subscript)
         and isinstance(node.ctx, ast.Store)
         and ast.dump(node.value) == wanted
         and node not in later
-        for node in ast.walk(call.module.tree if isinstance(target, ast.Attribute) else around)
+        for node in (call.module.nodes if isinstance(target, ast.Attribute) else around)
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.syntax import definitions, dotted, is_filled, scope
+from ddpify.rules.shared.syntax import definitions, dotted, is_filled, scope, scope_nodes
 from ddpify.site import Site
 
 _COLLECTIONS = (ast.List, ast.ListComp, ast.Tuple, ast.Dict, ast.DictComp, ast.GeneratorExp)
@@ -77,7 +77,7 @@ def attribute_is_read(run: Run, name: str) -> bool:
     return any(
         isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
         for module in run.modules.values()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
     )
 
 
@@ -92,7 +92,7 @@ def indexed_attributes(function: FunctionDefinition) -> set[str]:
 
 def selects(call: RankCall) -> bool:
     """Whether a call decides what is taken: ``[i for i in rows if random.random() < share]``."""
-    made = (n for n in ast.walk(scope(call)) if isinstance(n, ast.comprehension))
+    made = (n for n in scope_nodes(call) if isinstance(n, ast.comprehension))
     return any(holds(test, call.node) for one in made for test in one.ifs)
 
 
@@ -180,7 +180,7 @@ def has_uneven_lists(call: RankCall, given: ast.expr | None) -> bool:
     if not isinstance(given, (ast.Name, ast.Attribute)):
         return False
     name = text(given)
-    for node in ast.walk(scope(call)):
+    for node in scope_nodes(call):
         if isinstance(node, ast.If):
             before = [d for d in definitions(call, given) if d.lineno < node.lineno]
             kept = _of_list(before[0], call) if len(before) == 1 else None
