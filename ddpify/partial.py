@@ -7,6 +7,7 @@ become; the tree of the file stays what it was.
 from __future__ import annotations
 
 import ast
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -58,9 +59,9 @@ def _sentence(one: Refusal) -> str:
 
 def _commented(text: str, line: int, sentence: str, width: int, newline: str) -> str:
     """The text with a comment above the innermost statement that it may stand above."""
-    lines = text.splitlines(keepends=True)
+    lines = _lines(text)
     tree = ast.dump(ast.parse(text))
-    for start in (*_starts(text, line), 1):
+    for start in (*_starts(text, line), _head(lines) + 1):
         head = lines[start - 1] if start <= len(lines) else ""
         indent = head[: len(head) - len(head.lstrip())].rstrip("\r\n")
         added = [f"{one}{newline}" for one in todo.comment(sentence, indent, width)]
@@ -68,6 +69,16 @@ def _commented(text: str, line: int, sentence: str, width: int, newline: str) ->
         if _dumped(new) == tree:
             return new
     return text
+
+
+def _lines(text: str) -> list[str]:
+    """The lines as Python counts them: a form feed ends none."""
+    return list(io.StringIO(text, newline=""))
+
+
+def _head(lines: Sequence[str]) -> int:
+    """How many comments come first: a shebang, the encoding, the licence stay in front."""
+    return next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
 
 
 def _starts(text: str, line: int) -> Iterator[int]:
@@ -90,7 +101,7 @@ def _dumped(text: str) -> str:
 def _guarded(text: str, guard: Sequence[str], newline: str) -> str:
     """The text with the guard above the first statement that does something."""
     tree = ast.parse(text)
-    lines = text.splitlines(keepends=True)
+    lines = _lines(text)
     first = 0  # the last line of what has to come first
     for number, node in enumerate(tree.body):
         doc = number == 0 and ast.get_docstring(tree) is not None
@@ -98,8 +109,9 @@ def _guarded(text: str, guard: Sequence[str], newline: str) -> str:
         if not doc and not future:
             break
         first = node.end_lineno or 0
-    while first < len(lines) and lines[first].startswith("#"):
-        first += 1  # a shebang, the encoding, the licence stay in front
+    for node in tree.body:  # what begins on its last line ends later
+        first = max(first, node.end_lineno or 0) if node.lineno <= first else first
+    first += _head(lines[first:])
     around = ("", *guard) if first else (*guard, "")
     added = [f"{one}{newline}" for one in around]
     return "".join([*lines[:first], *added, *lines[first:]])

@@ -20,7 +20,10 @@ WAY: Final = "do it, delete the comment, and run `ddpify migrate` again"
 
 def marks(text: str) -> Iterator[tuple[int, str]]:
     """The line of each comment, and its sentence."""
-    for found in _MARKED.finditer(text) if MARK in text else ():
+    if MARK not in text:
+        return
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    for found in _MARKED.finditer(text):
         sentence = " ".join(line.strip().lstrip("# ") for line in found[1].splitlines())
         yield text.count("\n", 0, found.start()) + 1, sentence
 

@@ -194,7 +194,7 @@ OURS: dict[str, set[str]] = {
     "report.settings": {"settings"},
     "report.spelled": DATA | {"moved"},
     "report.hunks": DATA | {"names"},
-    "report.by_hand": DATA | {"report", "checking.catalogue"},
+    "report.by_hand": DATA | {"report", "checking.catalogue", "moved"},
     "report.pair": {"names", "rules.base"},
     "report.rule": DATA | {"checking.measured", "links", "report"},
     "report.way_back": DATA | {"belongings", "report"},

@@ -6,15 +6,14 @@ original. Commands are given from the project's root.
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddpify.moved import line_after
 from ddpify.outcome import Outcome, Refusal
-from ddpify.plan import Change
 from ddpify.report.hunks import lines_of
 from ddpify.report.recipes import FOLLOWED, MIGRATED, PLAIN, WHOLE
 from ddpify.rules.base import Finding, Rule
@@ -113,7 +112,7 @@ class _Teller:
         """Where a line of the original is, and what it says."""
         change, line = self._changes.get(site.path), site.span.line
         if change is not None:
-            line, raw = _now(change, line), change.after
+            line, raw = line_after(change, line), change.after
         else:
             file = Path(self._outcome.root, site.path)
             raw = file.read_bytes() if file.is_file() else b""
@@ -152,15 +151,3 @@ def _placed(refusal: Refusal) -> tuple[Site | None, str]:
         return refusal.site, what
     line = int(found["line"])
     return Site(found["path"], Span(line, 0, line, 0)), what
-
-
-def _now(change: Change, line: int) -> int:
-    """The line that one of the original is now, or the likeliest of those in its place."""
-    old, new = lines_of(change.before or b""), lines_of(change.after)
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if i1 < line <= i2:
-            said = old[line - 1].strip()
-            likely = (at for at in range(j1, j2) if said and said in new[at])
-            return j1 + line - i1 if tag == "equal" else next(likely, j1) + 1
-    return line

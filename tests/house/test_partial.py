@@ -77,8 +77,12 @@ def test_what_is_no_program_of_one_process_stays_refused(
 
 PLACES = '''\
 #!/usr/bin/env python
-"""About it."""
-from __future__ import annotations
+# -*- coding: latin-1 -*-
+"""About it,
+\x0cand\x0b more."""
+from __future__ import annotations; z = """
+three
+lines"""
 import os
 x = """
 two lines"""; y = 1
@@ -93,23 +97,24 @@ def f(
 '''
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-@pytest.mark.parametrize("line", range(4, 14))
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("line", range(1, 19))
 def test_marks_leave_the_program_as_it_is(tmp_path: Path, line: int, newline: str) -> None:
-    raw = PLACES.replace("\n", newline).encode()
+    raw = PLACES.replace("\n", newline).encode("latin-1")
     source = Source.from_bytes(raw, tmp_path / "main.py", "main.py")
     site = Site("main.py", Span(line, 0, line, 0))
     said = 'say "no" to C:\\new, and so on, in a sentence of more than one line of a comment'
     outcome = Outcome(tmp_path, ("main.py",))
     found = marked(outcome, [Refusal(f"{site}: {said}", site)], {"main.py": source}, 60)
     (change,) = found.changes
-    text = change.after.decode()
+    text = change.after.decode("latin-1")
+    assert text.startswith(newline.join(PLACES.split("\n")[:2])), "the shebang, the encoding"
     before, after = ast.parse(raw), ast.parse(change.after)
-    assert [todo.is_guard(node) for node in after.body] == [False, False, True, *[False] * 4]
-    guard = after.body[2]
+    assert [todo.is_guard(node) for node in after.body] == [False] * 3 + [True] + [False] * 4
+    guard = after.body[3]
     assert isinstance(guard, ast.Raise)
     assert said in ast.literal_eval(guard.exc.args[0])  # type: ignore[union-attr]
     assert ast.dump(todo.without_guard(after)) == ast.dump(before)
-    ((at, told),) = todo.marks(text.replace("\r", ""))
+    ((at, told),) = todo.marks(text)
     assert told == said
     assert found.todos[0].site.span.line == at
