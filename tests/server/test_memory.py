@@ -14,6 +14,7 @@ import pytest
 
 from ddpify.checking.model import CheckRequest
 from ddpify.checking.run import check
+from ddpify.judging import is_serious
 from ddpify.server import reading
 from ddpify.server.reading import ProjectAnswer, ProjectReader
 from tests.server.test_server import NET, TRAIN
@@ -200,3 +201,56 @@ def test_a_file_that_comes_while_files_are_looked_for_is_not_passed_over(
     reader.read([], {}, cache=False)
     starts = {one.start for one in reader.read([], {}, cache=False).checked.programs}
     assert "new.py" in starts
+
+
+LOADS = """\
+import torch
+import torch.distributed as dist
+from meetings import meet
+
+if __name__ == "__main__":
+    dist.init_process_group("nccl")
+    meet(dist.get_rank())
+    model = torch.nn.Linear(4, 1).cuda()
+    model.load_state_dict(torch.load("net.pt"))
+    torch.nn.parallel.DistributedDataParallel(model)
+    dist.destroy_process_group()
+"""
+MEET = """\
+import torch.distributed as dist
+
+def meet(rank):
+    if rank == 0:
+        dist.barrier()
+"""
+SAVES = "import torch\n\n\ndef export(model):\n    torch.save(model.state_dict(), 'net.pt')\n"
+FINDS = "import os\nimport sys\nsys.path.append(os.path.join(os.path.dirname(__file__), 'lib'))\n"
+
+
+@pytest.mark.parametrize(
+    ("other", "before", "after", "rule"),
+    [
+        ("export.py", SAVES, SAVES.replace("model.state", "model.cpu().state"), "DDP606"),
+        ("conf.py", FINDS, "", "DDP801"),
+    ],
+    ids=["where states are saved", "where imports are found"],
+)
+def test_a_file_that_no_program_enters_counts_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, before: str, after: str, rule: str
+) -> None:
+    project = tmp_path.resolve()
+    monkeypatch.chdir(project)
+    (project / "lib").mkdir()
+    texts = {"loads.py": LOADS, "export.py": SAVES, "conf.py": FINDS, "lib/meetings.py": MEET}
+    for name, text in {"pyproject.toml": "", **texts, other: before}.items():
+        (project / name).write_text(text)
+    reader = ProjectReader(project)
+
+    def has(reader: ProjectReader) -> bool:
+        found = reader.read([project / "loads.py"], {}, cache=False).checked.findings
+        return rule in {one.rule for one in found if is_serious(one)}
+
+    assert has(reader)
+    (project / other).write_text(after)
+    assert not has(ProjectReader(project))
+    assert not has(reader)
