@@ -56,7 +56,8 @@ class _Line:
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        text = TextColumn("{task.description}", markup=False)  # names of files, as they are
+        columns = (SpinnerColumn(), text, TimeElapsedColumn())
         console = Console(stderr=True)
         with self._lock:
             if self._over:

@@ -70,12 +70,8 @@ def _said_in(folder: Path, root: Path) -> Iterator[Path]:
 
 
 def _is_bounded(m: RankMachine, file: Path) -> bool:
-    try:
-        text = file.read_text("utf-8", "replace")
-    except OSError:
-        return False
-    m.modules.words.setdefault(file, "")  # it was looked into
-    return any(map(excludes_newer, _ASKED.findall(text)))
+    m.modules.looked.add(file)
+    return any(map(excludes_newer, _ASKED.findall(m.modules.text(file))))
 
 
 def excludes_newer(asked: str) -> bool:

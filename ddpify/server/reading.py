@@ -40,16 +40,21 @@ class ProjectReader:
     memory: LintMemory = field(default_factory=LintMemory)
     warm: bool = False
     _groups: tuple[Group, ...] | None = None
+    _outdated: bool = False
 
     def forget(self) -> None:
-        """Files came or went, or others than Python files changed."""
-        self.memory, self.warm, self._groups = LintMemory(), False, None
+        """Files came or went, or others than Python files changed: perhaps in the midst of a
+        reading, which another thread does, so that the next one begins anew."""
+        self._outdated = True
 
     def read(
         self, files: Sequence[Path], buffers: Mapping[Path, str], cache: bool = True
     ) -> ProjectAnswer:
         """Everything that is to be said of these files, ``buffers`` in the place of what is on
         disk."""
+        if self._outdated:
+            self._outdated = False  # first: what comes from now on counts for the next
+            self.memory, self.warm, self._groups = LintMemory(), False, None
         texts = {f: encoded(text) for f, text in buffers.items() if text != text_of(f)}
         paths = (self.root,) if self.deep else tuple(self.root.glob("*.py"))
         asked = CheckRequest(paths, cache=cache, buffers=texts, memory=self.memory)

@@ -11,7 +11,7 @@ from ddpify import __version__
 from ddpify.server.actions import FIX_ALL
 from ddpify.server.session import EditorSession
 
-_WATCHED = "**/{*.{py,ipynb,sh,slurm,sbatch,yaml,yml,toml,cfg,txt,md},Makefile,.gitignore}"
+_WATCHED = "**/{*.{py,ipynb,sh,slurm,sbatch,yaml,yml,toml,cfg,txt,md},Makefile,Pipfile,.gitignore}"
 
 
 def made() -> LanguageServer:

@@ -70,9 +70,9 @@ def test_the_line_is_gone_when_the_command_is_done(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", screen)
     with progress.progress() as step:
-        step("Reading", 2, 5)
+        step("Reading [bold]a.py", 2, 5)
     shown = screen.getvalue()
-    assert "Reading (3 of 5)" in shown
+    assert "Reading [bold]a.py (3 of 5)" in shown
     assert shown.rstrip("\x1b[A\r").endswith("\x1b[2K")  # erased
     assert "\x1b[?25h" in shown  # and the cursor is back
 
