@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from ddpify import __version__
 from ddpify.settings import SettingsError, nearest_pyproject
+from ddpify.verify.which import chosen
 
 _SECONDS = 20
 _TORCH = "from importlib.metadata import version; print(version('torch'))"
@@ -18,23 +18,13 @@ _TORCH = "from importlib.metadata import version; print(version('torch'))"
 
 def lines(python: str | None) -> Iterator[tuple[str, str]]:
     """What, and which; ``python``: the interpreter that trains, if it is named."""
-    trains = python or _interpreter()
+    trains = python or chosen(Path("train.py")).python  # as verify, from here
     yield "ddpify", f"{__version__} ({Path(__file__).parent})"
     yield "Python", f"{platform.python_version()} ({sys.executable})"
     yield "system", platform.platform()
     yield "PyTorch", f"{_said(trains, '-c', _TORCH) or 'none'} (of {trains})"
     yield "GPUs", _gpus()
     yield "settings", _settings()
-
-
-def _interpreter() -> str:
-    """That of the environment which is active, or lies here; else ddpify's own."""
-    named = (os.environ.get("VIRTUAL_ENV"), ".venv", os.environ.get("CONDA_PREFIX"))
-    for folder in filter(None, named):
-        for name in ("bin/python", "Scripts/python.exe", "python.exe"):
-            if (file := Path(folder, name)).is_file():
-                return str(file.absolute())
-    return sys.executable
 
 
 def _gpus() -> str:

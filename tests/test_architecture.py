@@ -95,7 +95,7 @@ OURS: dict[str, set[str]] = {
     "steps": set(),
     "terminal": set(),
     "progress": {"steps", "terminal"},
-    "surroundings": {"__version__", "settings"},
+    "surroundings": {"__version__", "settings", "verify.which"},
     "roots": {"installs", "python"},
     "installs": {"python.imports", "settings"},
     "source": {"literals", "respelling", "site", "todo"},

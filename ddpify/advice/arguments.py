@@ -12,17 +12,22 @@ from ddpify.facts.values import Kind, Value
 from ddpify.source import Site
 
 DECLARES = (".add_argument", ".add_option")
+PARSES = (".parse_args", ".parse_known_args")
 UNKNOWN: Final = object()  # a default that is not followed
 
 
 @dataclass(frozen=True)
 class Option:
-    """One ``add_argument``: its spellings, its name on the namespace, its default."""
+    """One ``add_argument``: its spellings, its name on the namespace, its default.
+
+    ``is_int``: what is given for it is read by ``int``.
+    """
 
     spellings: tuple[str, ...]
     name: str
     default: object
     site: Site
+    is_int: bool = False
 
     @property
     def number(self) -> float | None:
@@ -90,7 +95,9 @@ def _option(call: Call) -> Option | None:
     default = call.kwargs.get("default")
     given = default.const if default is not None and default.known else UNKNOWN
     given = None if default is None else given
-    return Option(spellings, name, given, call.site) if name else None
+    kind = call.kwargs.get("type")
+    is_int = kind is not None and [one.name for one in kind.things] == ["builtins.int"]
+    return Option(spellings, name, given, call.site, is_int) if name else None
 
 
 def _name(spellings: tuple[str, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ddpify.advice.arguments import options
+from ddpify.advice.arguments import PARSES, options
 from ddpify.advice.model import BatchSizeOrigin
 from ddpify.advice.origins import SPLIT, origins
 from ddpify.advice.split import nearest, per_rank
@@ -16,13 +16,28 @@ from ddpify.outcome import Outcome
 def undivided(
     outcome: Outcome, facts: Facts, arguments: Sequence[str], ranks: int
 ) -> Iterator[str]:
-    """A sentence for each; only of those that the program itself will refuse to split."""
-    for origin in origins(facts):
-        size = _size(facts, origin, arguments)
-        if size and per_rank(size, ranks) is None and _is_split(outcome, origin):
-            sizes = " or ".join(map(str, nearest(size, ranks)))
-            where = f" ({max(origin.options, key=len)})" if origin.options else ""
-            yield f"batch size {size}{where} cannot be split over {ranks} ranks: use {sizes}"
+    """A sentence for each; only where every run of the program would refuse to split.
+
+    What is not sure to be the size that it trains with is left to the ranks, which say the same.
+    """
+    found = [_sentence(outcome, facts, origin, arguments, ranks) for origin in origins(facts)]
+    if all(found):  # else it may train on another loader
+        yield from dict.fromkeys(found)
+
+
+def _sentence(
+    outcome: Outcome,
+    facts: Facts,
+    origin: BatchSizeOrigin,
+    arguments: Sequence[str],
+    ranks: int,
+) -> str:
+    """ "" where the loader's size divides, is not known, or is not split."""
+    size = _size(facts, origin, arguments)
+    if not size or per_rank(size, ranks) is not None or not _is_split(outcome, origin):
+        return ""
+    sizes, name = " or ".join(map(str, nearest(size, ranks))), max(origin.options, key=len)
+    return f"batch size {size} ({name}) cannot be split over {ranks} ranks: use {sizes}"
 
 
 def _is_split(outcome: Outcome, origin: BatchSizeOrigin) -> bool:
@@ -37,10 +52,21 @@ def _is_split(outcome: Outcome, origin: BatchSizeOrigin) -> bool:
 
 
 def _size(facts: Facts, origin: BatchSizeOrigin, arguments: Sequence[str]) -> int | None:
-    """What the arguments say, else the default; None where that is not a number."""
-    known = tuple(name for option in options(facts) for name in option.spellings)
+    """What the arguments say; None where that is not a number, or may mean another.
+
+    The default counts where there are no arguments: a file of settings may be one of them.
+    """
+    option = next((one for one in options(facts) if one.spellings == origin.options), None)
+    if option is None or not option.is_int or not _from_command_line(facts):
+        return None
+    known = tuple(name for one in options(facts) for name in one.spellings)
     given = [value for name, value in asked(arguments, known).values if name in origin.options]
     if given:
         return int(given[-1]) if given[-1] and given[-1].isdigit() else None
-    glued = any(one.startswith(name) for one in arguments for name in origin.options)  # -b33
-    return None if glued else origin.size
+    return None if arguments else origin.size
+
+
+def _from_command_line(facts: Facts) -> bool:
+    """Options are not read from a list of the program."""
+    calls = facts.named(*PARSES)
+    return not any(call.args or "args" in call.kwargs for call in calls)

@@ -14,6 +14,7 @@ from typing import Final
 
 OWN: Final = "ddpify's own"
 FOLDERS: Final = (".venv", "venv")
+_PYTHONS: Final = ("bin/python", "Scripts/python.exe", "python.exe")  # in an environment
 _NAMED: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")  # what an active environment is told by
 
 
@@ -49,8 +50,8 @@ def _environments(script: Path, active: Mapping[str, str]) -> Iterator[tuple[Pat
     ]
     of_venv = [pair for pair in named if pair[1] == "VIRTUAL_ENV"]
     for folder, why in (*of_venv, *beside, *(pair for pair in named if pair not in of_venv)):
-        python = folder / "bin" / "python"
-        if os.access(python, os.X_OK) and python.is_file():
+        files = (folder.absolute() / name for name in _PYTHONS)
+        for python in (one for one in files if os.access(one, os.X_OK) and one.is_file()):
             yield folder, ProjectPython(str(python), why)
 
 

@@ -50,8 +50,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_: object) -> None:
         pytest.fail("it runs")
 
-    for name in ("run_ranks", "run_single"):
-        monkeypatch.setattr(f"ddpify.verify.run.{name}", run)
+    monkeypatch.setattr("ddpify.verify.run.Bench.compare", run)
     monkeypatch.setattr("ddpify.verify.run.examined", lambda _: nullcontext())
 
 
@@ -213,6 +212,43 @@ def test_a_batch_size_that_does_not_divide_is_said_before_anything_runs(
         failed(["verify", str(script), "--", *arguments], capsys)
         == f"ddpify: {script}: {sentence}\n"
     )
+
+
+OTHER = ORIGINAL.replace(
+    "    for epoch in range(args.epochs):",
+    """\
+    if args.epochs > 9:
+        loader = DataLoader(data, batch_size=33, shuffle=True)
+    for epoch in range(args.epochs):""",
+)
+SETTINGS = ORIGINAL.replace("default=16", "default=7")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        pytest.param(OTHER, [], id="another loader may be the one"),
+        pytest.param(OTHER, ["--batch-size", "32"], id="of another loader"),
+        pytest.param(SETTINGS, ["--epochs", "1"], id="a file of settings may be an argument"),
+        pytest.param(
+            SETTINGS.replace("parse_args()", 'parse_args(["--batch-size", "16"])'),
+            [],
+            id="parsed from a list",
+        ),
+        pytest.param(
+            ORIGINAL.replace('batch-size", type=int', 'batch-size", type=lambda n: 2 * int(n)'),
+            ["--batch-size", "3"],
+            id="an option of its own reading",
+        ),
+    ],
+)
+def test_a_batch_size_that_may_be_another_is_left_to_the_ranks(
+    text: str, arguments: list[str], tmp_path: Path, capsys: Said, nothing_runs: None
+) -> None:
+    assert text != ORIGINAL
+    script = put(text, tmp_path / "project")
+    with pytest.raises(pytest.fail.Exception, match="it runs"):
+        cli.main(["verify", str(script), "--", *arguments])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ddpify import surroundings
 from ddpify.verify import which
 from ddpify.verify.options import Options
 from ddpify.verify.which import chosen
@@ -72,3 +73,12 @@ def test_a_flag_wins(script: Path, tmp_path: Path) -> None:
     environment(tmp_path / "project/.venv")
     options = Options.of(script, {"python": "mine"})
     assert (options.python, options.why_python) == ("mine", "--python")
+
+
+def test_env_names_the_one_that_verify_takes(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    own = environment(tmp_path / "project/venv")
+    monkeypatch.chdir(script.parent)  # the environment lies in the folder above
+    assert dict(surroundings.lines(None))["PyTorch"].endswith(f"(of {own / 'bin/python'})")
