@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,6 @@ _KINDS: Mapping[str, ModuleType] = {
     "torchx": torchx,
     "kubernetes": kubernetes,
 }
-_RESUME = re.compile(rb"add_argument\(\s*[\"'](--[\w-]*resume[\w-]*)[\"']")
 _TOP = Span(1, 0, 1, 0)
 
 
@@ -48,14 +46,8 @@ def start_files(root: Path, entries: Sequence[str], settings: Settings) -> tuple
 
 
 def _job(root: Path, entry: str, settings: Settings, python: Sequence[str]) -> ClusterJob:
-    option = _RESUME.search((root / entry).read_bytes())
-    return ClusterJob(
-        entry,
-        settings.nodes or NODES,
-        settings.gpus_per_node,
-        taken(root, entry, python),
-        option.group(1).decode() if option else "",
-    )
+    line = taken(root, entry, python)
+    return ClusterJob(entry, settings.nodes or NODES, settings.gpus_per_node, line)
 
 
 def _command(launcher: str, path: str) -> str:

@@ -93,16 +93,11 @@ spec:
 def text(job: ClusterJob, path: str) -> str:
     """The whole file."""
     gpus = job.gpus_per_node or GPUS
-    return _TEXT.substitute(
-        entry=job.entry,
-        size=job.size,
-        path=path,
-        gpus=gpus,
-        stem=job.stem,
-        nodes=job.nodes,
-        folder=posixpath.join("/workspace", job.taken.folder),
+    return _TEXT.filled(
+        job,
+        path,
+        folder=json.dumps(posixpath.join("/workspace", job.taken.folder)),
         options="\n".join(f"                {one} \\" for one in _options(job, gpus)),
-        program=" ".join(job.program),
         arguments=_arguments(job),
     )
 

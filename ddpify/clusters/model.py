@@ -38,16 +38,12 @@ class Taken:
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """One program on ``nodes`` nodes; ``gpus`` of each, if a number is asked for.
-
-    ``resume`` is the option with which the program seems to go on from a checkpoint.
-    """
+    """One program on ``nodes`` nodes; ``gpus`` of each, if a number is asked for."""
 
     entry: str
     nodes: int
     gpus: int | None = None
     taken: Taken = field(default_factory=Taken)
-    resume: str = ""
 
     @property
     def program(self) -> tuple[str, ...]:
@@ -92,3 +88,20 @@ class StartText(Template):
     """Text of a start file with ``@@names``, since ``$`` is the shell's."""
 
     delimiter = "@@"
+
+    def filled(self, job: ClusterJob, path: str, **own: object) -> str:
+        """The whole file of a job: with ``own`` of its kind, which win, and what all kinds say."""
+        gpus = job.gpus_per_node or GPUS
+        common: dict[str, object] = {
+            "entry": job.entry,
+            "size": job.size,
+            "path": path,
+            "gpus": gpus,
+            "stem": job.stem,
+            "nodes": job.nodes,
+            "folder": job.below,
+            "program": shlex.join(job.program),
+            "port": PORT,
+            "patience": PATIENCE,
+        }
+        return self.substitute({**common, **own})
