@@ -36,6 +36,12 @@ class Taken:
     others: tuple[str, ...] = ()
 
 
+def _word(name: str) -> str:
+    word = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    whole = word if word[:1].isalpha() else f"train-{word}"
+    return whole[:40].strip("-")
+
+
 @dataclass(frozen=True)
 class ClusterJob:
     """One program on ``nodes`` nodes; ``gpus`` of each, if a number is asked for."""
@@ -55,9 +61,11 @@ class ClusterJob:
 
     @property
     def stem(self) -> str:
-        """The program in one word: jobs, runs and pods are called so."""
-        words = self.entry.removesuffix(".py").removesuffix("/__main__").rsplit("/", 1)[-1]
-        return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:40] or "train"
+        """The program in one word: jobs, runs and pods are called so.
+
+        It is a name for a Service of Kubernetes: up to 40 of a-z, 0-9 and ``-``, a letter first.
+        """
+        return _word(self.entry.removesuffix(".py").removesuffix("/__main__").rsplit("/", 1)[-1])
 
     @property
     def below(self) -> str:

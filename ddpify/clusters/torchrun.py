@@ -119,7 +119,8 @@ def not_taken(job: ClusterJob) -> list[str]:
     taken = job.taken
     lines = []
     if taken.left:
-        said = ", ".join(taken.left)
+        # in one line: the second of a word that has several would not be a comment
+        said = " ".join(", ".join(taken.left).split())
         lines.append(f"# Not taken over from {taken.place}, for the shell fills it in: {said}")
     if taken.others:
         few = ", ".join(taken.others[:3]) + (", ..." if len(taken.others) > 3 else "")

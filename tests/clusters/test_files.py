@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -65,6 +66,15 @@ def torchrun_line(folder: Path, text: str, tmp_path: Path, *words: str) -> list[
     done = bash(folder, "started.sh", *words, PATH=path, HEAD="node0")
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+def kubelet(words: list[str]) -> list[str]:
+    """Command and arguments as a pod gets them: ``$(NAME)`` filled in, ``$$`` halved."""
+    known = {"$(OMP_NUM_THREADS)": "1"}
+    filled = re.compile(r"\$\$|\$\(\w+\)")
+    return [
+        filled.sub(lambda m: "$" if m[0] == "$$" else known.get(m[0], m[0]), word) for word in words
+    ]
 
 
 def test_the_diff_shows_it_as_a_new_file_with_the_way_to_start_it(
@@ -239,7 +249,7 @@ def test_the_job_of_kubernetes_runs_what_torchrun_is_given(tmp_path: Path) -> No
     (container,) = pods["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 2}
     path = commands(tmp_path / "pod", {"torchrun": SHOW})
-    words = [*container["command"][1:], *container["args"]]
+    words = kubelet([*container["command"][1:], *container["args"]])
     done = bash(tmp_path, *words, PATH=path, JOB_COMPLETION_INDEX="2")
     line = done.stdout.splitlines()
     of_torchrun = written(tmp_path, "torchrun", nodes=3, gpus_per_node=2)
@@ -250,6 +260,27 @@ def test_the_job_of_kubernetes_runs_what_torchrun_is_given(tmp_path: Path) -> No
     assert f"--rdzv-endpoint={name}-0.{name}:29500" in line
     assert f"--local-addr={name}-2.{name}" in line
     assert any(word.startswith("--rdzv-conf=is_host=false,") for word in line)
+
+
+ODD = ["$HOME", "x$$y", "$(OMP_NUM_THREADS)", 'a "b"', "it's", "", "-1", "#h", "ü: # x", "p\nq"]
+
+
+def test_words_that_shells_and_kubernetes_read_arrive_as_they_are(tmp_path: Path) -> None:
+    """Quotes, dollars, spaces and lines, in arguments and in the names of file and folder."""
+    (tmp_path / "my tools").mkdir()
+    entry = "my tools/01 it's.py"
+    (tmp_path / entry).write_text("print(1)\n")
+    (tmp_path / "go.sh").write_text(f'python "{entry}" {shlex.join(ODD)} --x "$(cat\nfalse\n)"\n')
+    expected = [entry, *ODD]
+    line = torchrun_line(tmp_path, written(tmp_path, "torchrun", entry), tmp_path)
+    assert "\n".join(line).endswith("\n".join(expected))
+    service, job = yaml.safe_load_all(written(tmp_path, "kubernetes", entry))
+    assert re.fullmatch("[a-z][a-z0-9-]*", service["metadata"]["name"])  # a Service's, RFC 1035
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    words = kubelet([*container["command"][1:], *container["args"]])
+    path = commands(tmp_path / "pod", {"torchrun": SHOW})
+    done = bash(tmp_path, *words, PATH=path, JOB_COMPLETION_INDEX="0")
+    assert done.stdout.endswith("\n".join(expected) + "\n")
 
 
 def test_torchx_is_given_nodes_and_arguments(tmp_path: Path) -> None:
