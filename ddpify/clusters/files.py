@@ -9,7 +9,7 @@ from types import ModuleType
 
 from ddpify import discover
 from ddpify.clusters import kubernetes, slurm, torchrun, torchx
-from ddpify.clusters.model import ClusterJob, StartFile
+from ddpify.clusters.model import ClusterJob, StartFile, word
 from ddpify.clusters.sealing import is_ours, is_untouched, sealed
 from ddpify.clusters.taken import taken
 from ddpify.outcome import Note, Outcome, Refusal
@@ -35,10 +35,12 @@ def start_files(root: Path, entries: Sequence[str], settings: Settings) -> tuple
     if kind is None:
         return ()
     python = tuple(p.relative_to(root).as_posix() for p in discover.python_files(root))
+    jobs = [_job(root, entry, settings, python) for entry in entries]
+    stems = [job.stem for job in jobs]
     found = []
-    for entry in entries:
-        job = _job(root, entry, settings, python)
-        which = "" if len(entries) == 1 else f"{job.stem}_"
+    for job in jobs:
+        stem = job.stem if stems.count(job.stem) == 1 else word(job.entry.removesuffix(".py"))
+        which = "" if len(jobs) == 1 else f"{stem}_"
         path = f"run_{which}{job.size.replace(' ', '_')}{kind.SUFFIX}"
         command = _command(settings.launcher, path)
         found.append(StartFile(path, sealed(kind.text(job, path)), command))

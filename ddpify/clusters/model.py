@@ -36,9 +36,10 @@ class Taken:
     others: tuple[str, ...] = ()
 
 
-def _word(name: str) -> str:
-    word = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    whole = word if word[:1].isalpha() else f"train-{word}"
+def word(name: str) -> str:
+    """A name in one word, as a Service of Kubernetes may have it."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    whole = plain if plain[:1].isalpha() else f"train-{plain}"
     return whole[:40].strip("-")
 
 
@@ -65,7 +66,7 @@ class ClusterJob:
 
         It is a name for a Service of Kubernetes: up to 40 of a-z, 0-9 and ``-``, a letter first.
         """
-        return _word(self.entry.removesuffix(".py").removesuffix("/__main__").rsplit("/", 1)[-1])
+        return word(self.entry.removesuffix(".py").removesuffix("/__main__").rsplit("/", 1)[-1])
 
     @property
     def below(self) -> str:

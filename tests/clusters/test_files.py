@@ -199,6 +199,14 @@ def test_several_programs_have_a_file_each(tmp_path: Path) -> None:
     assert [file.path for file in files] == ["run_main_3_nodes.sh", "run_gan_3_nodes.sh"]
 
 
+def test_programs_of_one_name_have_a_file_each(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.py").write_text(RANKS)
+    files = start_files(tmp_path, ("a/train.py", "b/train.py"), Settings(launcher="torchrun"))
+    assert [file.path for file in files] == ["run_a-train_2_nodes.sh", "run_b-train_2_nodes.sh"]
+
+
 def test_without_a_head_nothing_is_started(tmp_path: Path) -> None:
     project(tmp_path)
     (tmp_path / "started.sh").write_text(written(tmp_path, "torchrun"))
