@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from types import ModuleType
 
 from ddpify import discover
 from ddpify.clusters import kubernetes, slurm, torchrun, torchx
-from ddpify.clusters.model import ClusterJob, StartFile
+from ddpify.clusters.model import ClusterJob, StartFile, word
 from ddpify.clusters.sealing import is_ours, is_untouched, sealed
 from ddpify.clusters.taken import taken
 from ddpify.outcome import Note, Outcome, Refusal
@@ -27,7 +26,6 @@ _KINDS: Mapping[str, ModuleType] = {
     "torchx": torchx,
     "kubernetes": kubernetes,
 }
-_RESUME = re.compile(rb"add_argument\(\s*[\"'](--[\w-]*resume[\w-]*)[\"']")
 _TOP = Span(1, 0, 1, 0)
 
 
@@ -37,10 +35,12 @@ def start_files(root: Path, entries: Sequence[str], settings: Settings) -> tuple
     if kind is None:
         return ()
     python = tuple(p.relative_to(root).as_posix() for p in discover.python_files(root))
+    jobs = [_job(root, entry, settings, python) for entry in entries]
+    stems = [job.stem for job in jobs]
     found = []
-    for entry in entries:
-        job = _job(root, entry, settings, python)
-        which = "" if len(entries) == 1 else f"{job.stem}_"
+    for job in jobs:
+        stem = job.stem if stems.count(job.stem) == 1 else word(job.entry.removesuffix(".py"))
+        which = "" if len(jobs) == 1 else f"{stem}_"
         path = f"run_{which}{job.size.replace(' ', '_')}{kind.SUFFIX}"
         command = _command(settings.launcher, path)
         found.append(StartFile(path, sealed(kind.text(job, path)), command))
@@ -48,14 +48,8 @@ def start_files(root: Path, entries: Sequence[str], settings: Settings) -> tuple
 
 
 def _job(root: Path, entry: str, settings: Settings, python: Sequence[str]) -> ClusterJob:
-    option = _RESUME.search((root / entry).read_bytes())
-    return ClusterJob(
-        entry,
-        settings.nodes or NODES,
-        settings.gpus_per_node,
-        taken(root, entry, python),
-        option.group(1).decode() if option else "",
-    )
+    line = taken(root, entry, python)
+    return ClusterJob(entry, settings.nodes or NODES, settings.gpus_per_node, line)
 
 
 def _command(launcher: str, path: str) -> str:

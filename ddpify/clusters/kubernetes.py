@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import shlex
 
 from ddpify.clusters.model import GPUS, PATIENCE, PORT, ClusterJob, StartText
 from ddpify.clusters.torchrun import not_taken
@@ -93,16 +94,12 @@ spec:
 def text(job: ClusterJob, path: str) -> str:
     """The whole file."""
     gpus = job.gpus_per_node or GPUS
-    return _TEXT.substitute(
-        entry=job.entry,
-        size=job.size,
-        path=path,
-        gpus=gpus,
-        stem=job.stem,
-        nodes=job.nodes,
-        folder=posixpath.join("/workspace", job.taken.folder),
+    return _TEXT.filled(
+        job,
+        path,
+        folder=json.dumps(posixpath.join("/workspace", job.taken.folder)),
         options="\n".join(f"                {one} \\" for one in _options(job, gpus)),
-        program=" ".join(job.program),
+        program=_literal(shlex.join(job.program)),
         arguments=_arguments(job),
     )
 
@@ -127,5 +124,10 @@ def _arguments(job: ClusterJob) -> str:
     if job.taken.arguments:
         lines.append(f"# The arguments of {job.taken.place}.")
     lines = [*lines, "args:"] if job.taken.arguments else [*lines, "args: []"]
-    lines += [f"  - {json.dumps(word)}" for word in job.taken.arguments]
+    lines += [f"  - {json.dumps(_literal(word))}" for word in job.taken.arguments]
     return "\n".join(f"          {line}" for line in lines)
+
+
+def _literal(word: str) -> str:
+    """For a command or an argument, where Kubernetes fills in ``$(NAME)`` and halves ``$$``."""
+    return word.replace("$", "$$")

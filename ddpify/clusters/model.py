@@ -36,18 +36,21 @@ class Taken:
     others: tuple[str, ...] = ()
 
 
+def word(name: str) -> str:
+    """A name in one word, as a Service of Kubernetes may have it."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    whole = plain if plain[:1].isalpha() else f"train-{plain}"
+    return whole[:40].strip("-")
+
+
 @dataclass(frozen=True)
 class ClusterJob:
-    """One program on ``nodes`` nodes; ``gpus`` of each, if a number is asked for.
-
-    ``resume`` is the option with which the program seems to go on from a checkpoint.
-    """
+    """One program on ``nodes`` nodes; ``gpus`` of each, if a number is asked for."""
 
     entry: str
     nodes: int
     gpus: int | None = None
     taken: Taken = field(default_factory=Taken)
-    resume: str = ""
 
     @property
     def program(self) -> tuple[str, ...]:
@@ -59,9 +62,11 @@ class ClusterJob:
 
     @property
     def stem(self) -> str:
-        """The program in one word: jobs, runs and pods are called so."""
-        words = self.entry.removesuffix(".py").removesuffix("/__main__").rsplit("/", 1)[-1]
-        return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:40] or "train"
+        """The program in one word: jobs, runs and pods are called so.
+
+        It is a name for a Service of Kubernetes: up to 40 of a-z, 0-9 and ``-``, a letter first.
+        """
+        return word(self.entry.removesuffix(".py").removesuffix("/__main__").rsplit("/", 1)[-1])
 
     @property
     def below(self) -> str:
@@ -92,3 +97,20 @@ class StartText(Template):
     """Text of a start file with ``@@names``, since ``$`` is the shell's."""
 
     delimiter = "@@"
+
+    def filled(self, job: ClusterJob, path: str, **own: object) -> str:
+        """The whole file of a job: with ``own`` of its kind, which win, and what all kinds say."""
+        gpus = job.gpus_per_node or GPUS
+        common: dict[str, object] = {
+            "entry": job.entry,
+            "size": job.size,
+            "path": path,
+            "gpus": gpus,
+            "stem": job.stem,
+            "nodes": job.nodes,
+            "folder": job.below,
+            "program": shlex.join(job.program),
+            "port": PORT,
+            "patience": PATIENCE,
+        }
+        return self.substitute({**common, **own})

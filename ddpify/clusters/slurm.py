@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-
-from ddpify.clusters.model import GPUS, PATIENCE, ClusterJob, StartText
+from ddpify.clusters.model import GPUS, ClusterJob, StartText
 from ddpify.clusters.torchrun import arguments
 from ddpify.launchers.slurm import FIRST_NODE
 
@@ -46,9 +44,9 @@ set -euo pipefail
 # Slurm runs a copy of this file from elsewhere: only this variable says where the project is.
 cd "$SLURM_SUBMIT_DIR"@@folder
 @@setup@@arguments
-# From its second run on a job may need another argument to go on from its checkpoint@@hint
+# From its second run on a job may need another argument to go on from its checkpoint.
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
-  set -- "$@" # @@resume
+  set -- "$@" # --resume checkpoints/last.pt
 fi
 
 # The nodes meet at the first of them. Not `head -n 1`, which closes the pipe early: that can be
@@ -130,23 +128,14 @@ _FILL_IN = """\
 
 def text(job: ClusterJob, path: str) -> str:
     """The whole file."""
-    gpus = job.gpus_per_node or GPUS
-    return _TEXT.substitute(
-        entry=job.entry,
-        size=job.size,
-        path=path,
-        gpus=gpus,
+    return _TEXT.filled(
+        job,
+        path,
         batch=_batch(job),
-        nodes=job.nodes,
-        cores=_CORES * gpus,
-        folder=job.below,
+        cores=_CORES * (job.gpus_per_node or GPUS),
         setup=_setup(job),
         arguments=arguments(job),
-        hint=f".\n# {job.entry} has {job.resume}." if job.resume else ".",
-        resume=f"{job.resume or '--resume'} checkpoints/last.pt",
         first=FIRST_NODE,
-        patience=PATIENCE,
-        program=shlex.join(job.program),
     )
 
 

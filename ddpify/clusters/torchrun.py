@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ddpify.clusters.model import PATIENCE, PORT, ClusterJob, StartText
+from ddpify.clusters.model import ClusterJob, StartText
 
 SUFFIX = ".sh"
 _TEXT = StartText("""\
@@ -75,21 +75,14 @@ exec torchrun "${OPTIONS[@]}" @@program "$@"
 def text(job: ClusterJob, path: str) -> str:
     """The whole file."""
     one = job.nodes == 1
-    return _TEXT.substitute(
-        entry=job.entry,
-        size=job.size,
-        path=path,
-        folder=job.below,
+    return _TEXT.filled(
+        job,
+        path,
         but=" but for one node" if one else "",
         unset="-localhost" if one else f"?is one of the nodes: HEAD=node0 bash {path}",
-        port=PORT,
-        stem=job.stem,
         arguments=arguments(job),
-        patience=PATIENCE,
-        nodes=job.nodes,
         each="" if job.gpus_per_node else " of the node",
         gpus=job.gpus_per_node or "gpu",
-        program=shlex.join(job.program),
     )
 
 
@@ -126,7 +119,8 @@ def not_taken(job: ClusterJob) -> list[str]:
     taken = job.taken
     lines = []
     if taken.left:
-        said = ", ".join(taken.left)
+        # in one line: the second of a word that has several would not be a comment
+        said = " ".join(", ".join(taken.left).split())
         lines.append(f"# Not taken over from {taken.place}, for the shell fills it in: {said}")
     if taken.others:
         few = ", ".join(taken.others[:3]) + (", ..." if len(taken.others) > 3 else "")

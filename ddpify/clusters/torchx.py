@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ddpify.clusters.model import GPUS, PORT, ClusterJob, StartText
+from ddpify.clusters.model import GPUS, ClusterJob, StartText
 from ddpify.clusters.torchrun import arguments
 
 SUFFIX = "_torchx.sh"
@@ -55,16 +55,12 @@ def text(job: ClusterJob, path: str) -> str:
     """The whole file."""
     gpus = job.gpus_per_node or GPUS
     option = "-m" if job.taken.module else "--script"
-    return _TEXT.substitute(
-        entry=job.entry,
-        size=job.size,
-        path=path,
-        gpus=gpus,
-        folder=job.below,
+    return _TEXT.filled(
+        job,
+        path,
         arguments=arguments(job),
         jobs=f"{job.nodes}x{gpus}",
         cores=_CORES * gpus,
         memory=_MEMORY * gpus,
-        port=PORT,
         what=f"{option} {shlex.quote(job.program[-1])}",
     )

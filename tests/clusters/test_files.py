@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -65,6 +66,15 @@ def torchrun_line(folder: Path, text: str, tmp_path: Path, *words: str) -> list[
     done = bash(folder, "started.sh", *words, PATH=path, HEAD="node0")
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+def kubelet(words: list[str]) -> list[str]:
+    """Command and arguments as a pod gets them: ``$(NAME)`` filled in, ``$$`` halved."""
+    known = {"$(OMP_NUM_THREADS)": "1"}
+    filled = re.compile(r"\$\$|\$\(\w+\)")
+    return [
+        filled.sub(lambda m: "$" if m[0] == "$$" else known.get(m[0], m[0]), word) for word in words
+    ]
 
 
 def test_the_diff_shows_it_as_a_new_file_with_the_way_to_start_it(
@@ -189,6 +199,14 @@ def test_several_programs_have_a_file_each(tmp_path: Path) -> None:
     assert [file.path for file in files] == ["run_main_3_nodes.sh", "run_gan_3_nodes.sh"]
 
 
+def test_programs_of_one_name_have_a_file_each(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.py").write_text(RANKS)
+    files = start_files(tmp_path, ("a/train.py", "b/train.py"), Settings(launcher="torchrun"))
+    assert [file.path for file in files] == ["run_a-train_2_nodes.sh", "run_b-train_2_nodes.sh"]
+
+
 def test_without_a_head_nothing_is_started(tmp_path: Path) -> None:
     project(tmp_path)
     (tmp_path / "started.sh").write_text(written(tmp_path, "torchrun"))
@@ -206,7 +224,7 @@ def test_directives_of_the_present_job_are_taken_over(tmp_path: Path) -> None:
     assert "not taken over: --mem=32G\n" in text
     assert "\nmodule load cuda/12.4\n" in text
     assert "  --lr 0.3 \\\n" in text
-    assert "# --resume-from checkpoints/last.pt\n" in text  # the option that the program has
+    assert "--resume-from" not in text  # a guess: the name alone does not say what it takes
 
 
 @pytest.mark.parametrize("again", ["yes", "no"])
@@ -239,7 +257,7 @@ def test_the_job_of_kubernetes_runs_what_torchrun_is_given(tmp_path: Path) -> No
     (container,) = pods["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 2}
     path = commands(tmp_path / "pod", {"torchrun": SHOW})
-    words = [*container["command"][1:], *container["args"]]
+    words = kubelet([*container["command"][1:], *container["args"]])
     done = bash(tmp_path, *words, PATH=path, JOB_COMPLETION_INDEX="2")
     line = done.stdout.splitlines()
     of_torchrun = written(tmp_path, "torchrun", nodes=3, gpus_per_node=2)
@@ -250,6 +268,27 @@ def test_the_job_of_kubernetes_runs_what_torchrun_is_given(tmp_path: Path) -> No
     assert f"--rdzv-endpoint={name}-0.{name}:29500" in line
     assert f"--local-addr={name}-2.{name}" in line
     assert any(word.startswith("--rdzv-conf=is_host=false,") for word in line)
+
+
+ODD = ["$HOME", "x$$y", "$(OMP_NUM_THREADS)", 'a "b"', "it's", "", "-1", "#h", "ü: # x", "p\nq"]
+
+
+def test_words_that_shells_and_kubernetes_read_arrive_as_they_are(tmp_path: Path) -> None:
+    """Quotes, dollars, spaces and lines, in arguments and in the names of file and folder."""
+    (tmp_path / "my tools").mkdir()
+    entry = "my tools/01 it's.py"
+    (tmp_path / entry).write_text("print(1)\n")
+    (tmp_path / "go.sh").write_text(f'python "{entry}" {shlex.join(ODD)} --x "$(cat\nfalse\n)"\n')
+    expected = [entry, *ODD]
+    line = torchrun_line(tmp_path, written(tmp_path, "torchrun", entry), tmp_path)
+    assert "\n".join(line).endswith("\n".join(expected))
+    service, job = yaml.safe_load_all(written(tmp_path, "kubernetes", entry))
+    assert re.fullmatch("[a-z][a-z0-9-]*", service["metadata"]["name"])  # a Service's, RFC 1035
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    words = kubelet([*container["command"][1:], *container["args"]])
+    path = commands(tmp_path / "pod", {"torchrun": SHOW})
+    done = bash(tmp_path, *words, PATH=path, JOB_COMPLETION_INDEX="0")
+    assert done.stdout.endswith("\n".join(expected) + "\n")
 
 
 def test_torchx_is_given_nodes_and_arguments(tmp_path: Path) -> None:
