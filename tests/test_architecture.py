@@ -144,7 +144,7 @@ OURS: dict[str, set[str]] = {
     "vendor": {"__version__", "assembly", "discover", "names", "placing", "project", "rules.base"}
     | {"seal", "settings", "source"},
     "plan": {"source", "rules.base"},
-    "rewrite": {"source", "rules.base", "plan", "rewrite"},
+    "rewrite": {"source", "rules.base", "plan", "rewrite", "todo"},
     "rewrite.files": {"names", "source", "rules.base", "plan", "rewrite"},
     # What is about to be written, and the way back: knows files, and nothing of programs.
     "journal": {"journal", "roots"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 
 import libcst as cst
@@ -15,6 +16,7 @@ from ddpify.rewrite.layout import Layout, Statement, is_blank, with_lead
 from ddpify.rewrite.locate import Located
 from ddpify.rewrite.pieces import Insertion
 from ddpify.rules.base import How
+from ddpify.todo import is_guard
 
 
 class Rewriter(cst.CSTTransformer):
@@ -110,14 +112,19 @@ def _shares_line(statement: Statement) -> bool:
 
 
 def module_statements(module: cst.Module) -> list[cst.CSTNode]:
-    """The statements of a module as ``ast`` counts them: each of a line for itself."""
+    """The statements of a module as ``Source.parse`` counts them: each of a line for itself."""
     return [
         small
         for statement in module.body
         for small in (
             statement.body if isinstance(statement, cst.SimpleStatementLine) else (statement,)
         )
+        if not (isinstance(small, cst.Raise) and is_guard(_parsed(module, small)))
     ]
+
+
+def _parsed(module: cst.Module, statement: cst.CSTNode) -> ast.stmt:
+    return ast.parse(module.code_for_node(statement)).body[0]
 
 
 def _inserted(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +57,20 @@ def test_what_has_to_be_done_is_marked_where_it_is_left_out(
     assert "it was left out" in capsys.readouterr().out
     assert cli.main(["check", "--no-cache"]) == 1
     assert "DDP008" in capsys.readouterr().out
+
+
+def test_what_was_marked_and_not_done_is_done_by_the_next_migration(answer: Answer) -> None:
+    """Its imports go where they belong, though a guard stands above the statements."""
+    assert answer("a" + "n" + "a" * 20) == 1
+    entry = Path("main.py")
+    assert "setup_distributed" not in entry.read_text()
+    comment = r"(?m)^# ddpify: TODO DDP101.*\n(#   .*\n)*"
+    entry.write_text(re.sub(comment, "", entry.read_text()))
+    assert cli.main(["migrate", "main.py", "--inplace", "--force"]) == 0
+    nodes = ast.walk(ast.parse(entry.read_text()))
+    taken = {n.module: {a.name for a in n.names} for n in nodes if isinstance(n, ast.ImportFrom)}
+    assert taken["ddp_metrics"] == {"reduce_sum"}
+    assert {"setup_distributed", "cleanup_distributed"} <= taken["ddp_utils"]
 
 
 @pytest.mark.parametrize("typed", ["yyq", "d" * 20], ids=["quit", "all-left"])
