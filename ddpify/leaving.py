@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ddpify import todo, unbound, vendor
@@ -29,23 +29,45 @@ def without(
         return replace(outcome, changes=(), account=None)
     sources = {path: s for read in reads for path, s in read.project.sources.items()}
     told = [replace(one, fix=(), advice="it was left out") for one in left]
-    harmless = {rule.id for rule in all_rules() if rule.severity is Severity.NOTE}
-    wrong = [f for f in told if f.rule not in harmless and f.site.path in sources]
+    read = () if outcome.starts_itself else sources
+    wrong = [one for one in told if _harms(one, read)]
     kept = (*outcome.findings, *(one for one in told if one not in wrong))
     outcome = replace(outcome, findings=kept, changes=())
-    todos = [as_refusal(one) for one in wrong]
+    todos = _placed([as_refusal(one) for one in wrong], reads, sources)
     if not wrong:
         judged = disposed(outcome, reads, settings)
         if not judged.refusals:
             return judged
-        entry = reads[0].facts.entry.site
-        todos = [one if one.site else replace(one, site=entry) for one in judged.refusals]
+        todos = _placed(judged.refusals, reads, sources)
     made = rendered(outcome, reads, settings)
     if lost := unbound.refusals(made.changes):
         return replace(made, changes=(), refusals=lost)
     if made.refusals:
         return made
     return marked(made, todos, sources, settings.line_length or _WIDTH)
+
+
+def _harms(left: Finding, read: Collection[str]) -> bool:
+    """Whether a program without this change may train something else, hang or end.
+
+    A rule may be a note, as it is of most programs, and find an error in this one. A launch line
+    that is left starts one process; where files of none are ``read``, it may be of a configuration.
+    """
+    if left.severity is Severity.ERROR:
+        return True
+    notes = {rule.id for rule in all_rules() if rule.severity is Severity.NOTE}
+    return left.rule not in notes and (not read or left.site.path in read)
+
+
+def _placed(
+    refusals: Sequence[Refusal], reads: Sequence[ReadEntry], sources: Collection[str]
+) -> list[Refusal]:
+    """Where they can be marked: at the entry, if they are of no file that is read."""
+    entry = reads[0].facts.entry.site
+    return [
+        one if one.site and one.site.path in sources else replace(one, site=entry)
+        for one in refusals
+    ]
 
 
 def partly(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> Outcome | None:
@@ -60,8 +82,8 @@ def partly(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> 
         or not _one(reads)
     ):
         return None
-    entry = reads[0].facts.entry.site
-    left = [one if one.site else replace(one, site=entry) for one in outcome.refusals]
+    sources = {path: s for read in reads for path, s in read.project.sources.items()}
+    left = _placed(outcome.refusals, reads, sources)
     findings = outcome.findings or [f for read in reads for f in judge(read.facts, settings)]
     certain = tuple(one for one in findings if one.fix and one.rule != vendor.RULE)
     said = {line(one.site) for one in left if one.site}
@@ -75,7 +97,6 @@ def partly(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> 
     if made.refusals or not certain:
         return None
     helped = sourced(replace(made, refusals=tuple(left)), reads[0].facts.runtime)
-    sources = {path: s for read in reads for path, s in read.project.sources.items()}
     return marked(made, helped.refusals, sources, settings.line_length or _WIDTH)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ddpify import cli, todo
+from tests.house.test_what_is_named import put_example
 from tests.projects import put_fixture
 
 Answer = Callable[[str], int]
@@ -71,6 +72,17 @@ def test_what_was_marked_and_not_done_is_done_by_the_next_migration(answer: Answ
     taken = {n.module: {a.name for a in n.names} for n in nodes if isinstance(n, ast.ImportFrom)}
     assert taken["ddp_metrics"] == {"reduce_sum"}
     assert {"setup_distributed", "cleanup_distributed"} <= taken["ddp_utils"]
+
+
+def test_a_question_that_all_ranks_ask_is_no_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of most programs the rule is a note; in one that is migrated ranks would wait for answers."""
+    put_example("DDP507", 0, tmp_path / "net")
+    monkeypatch.chdir(tmp_path / "net")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\n" * 8 + "n\n" + "a\n" * 3))
+    assert cli.main(["migrate", "main.py", "--interactive", "--inplace"]) == 1
+    assert "# ddpify: TODO DDP507 every rank would ask" in Path("main.py").read_text()
 
 
 @pytest.mark.parametrize("typed", ["yyq", "d" * 20], ids=["quit", "all-left"])
