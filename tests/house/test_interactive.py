@@ -13,6 +13,7 @@ import pytest
 
 from ddpify import cli, todo
 from tests.house.test_what_is_named import put_example
+from tests.lightning.test_configured import NORM, project
 from tests.projects import put_fixture
 
 Answer = Callable[[str], int]
@@ -83,6 +84,17 @@ def test_a_question_that_all_ranks_ask_is_no_note(
     monkeypatch.setattr(sys, "stdin", io.StringIO("a\n" * 8 + "n\n" + "a\n" * 3))
     assert cli.main(["migrate", "main.py", "--interactive", "--inplace"]) == 1
     assert "# ddpify: TODO DDP507 every rank would ask" in Path("main.py").read_text()
+
+
+def test_what_a_configuration_or_its_launch_line_lacks_is_marked_in_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Trainer that gets less there than the rest was made for trains something else."""
+    project(tmp_path, "main.py", NORM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\n" * 4 + "n\n" + "a\n" * 3))
+    assert cli.main(["migrate", "main.py", "--interactive", "--inplace"]) == 1
+    assert "# ddpify: TODO run.sh:2: DDP963 " in Path("main.py").read_text()
 
 
 @pytest.mark.parametrize("typed", ["yyq", "d" * 20], ids=["quit", "all-left"])
