@@ -12,6 +12,9 @@ from ddpify.roots import shown
 
 # A file with its ending, which is not the end of a longer path.
 _FILE = r"(?:[\w.+-]+/)*[\w+-][\w.+-]*\.\w+"
+_BEGINS = r"(?<![\w/\\.+-])"
+_ENDS = r"(?![\w/\\~]|[.+-]\w)"  # a sentence may end with it
+_URL = r"\b\w+://\S+"  # whatever it holds is no file of the project
 
 
 def spelled(outcome: Outcome, before: str = "", *, written: bool = False) -> Callable[[str], str]:
@@ -24,11 +27,11 @@ def spelled(outcome: Outcome, before: str = "", *, written: bool = False) -> Cal
     known = {*outcome.files, *outcome.entries, *(one.path for one in outcome.changes)}
     named = sorted(known, key=len, reverse=True)
     files = "|".join([*map(re.escape, named), _FILE])
-    places = re.compile(rf"(?<![\w/.+-])({files})(?::(\d+))?(?![\w/])")
+    places = re.compile(rf"{_URL}|{_BEGINS}({files}){_ENDS}(?::(\d+)\b)?")
 
     def one(found: re.Match[str]) -> str:
         path, number = found[1], found[2]
-        if path not in named and not (outcome.root / path).is_file():
+        if path is None or not (path in named or (outcome.root / path).is_file()):
             return found[0]
         if number is None:
             return placed(before, path)

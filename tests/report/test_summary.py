@@ -66,6 +66,10 @@ def test_a_line_that_was_put_under_a_condition_is_found_again(tmp_path: Path) ->
         pytest.param("`--accept D1@main.py:3`", "`--accept D1@src/main.py:3`", id="flag"),
         pytest.param("there/main.py, torch.nn", "there/main.py, torch.nn", id="no-file-of-it"),
         pytest.param("/abs/main.py and a b.py:1", "/abs/main.py and src/a b.py:1", id="spaces"),
+        pytest.param("run --f=main.py.", "run --f=src/main.py.", id="argument"),
+        pytest.param("main.py.bak, main.py~", "main.py.bak, main.py~", id="another-ending"),
+        pytest.param(r"C:\x\main.py:3", r"C:\x\main.py:3", id="windows"),
+        pytest.param("https://x.org/?f=main.py", "https://x.org/?f=main.py", id="address"),
     ],
 )
 def test_places_lead_from_the_current_folder(tmp_path: Path, text: str, shown: str) -> None:
