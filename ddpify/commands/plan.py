@@ -104,14 +104,25 @@ def plan(
         name: tuple(advise(of, one, chosen[name], nproc or 0, arguments, measured) for one in facts)
         for name, (of, facts) in usable.items()
     }
-    shown = next(iter(plans))
+    best = next(iter(plans))
     if len(names) > 1:
-        from ddpify.advice.choice import GIBIBYTE, recommended
-
-        capacity = int((gpu_memory or 0) * GIBIBYTE) or (measured.capacity if measured else 0)
         refused = {name: _why(one) for name, (one, _) in found.items() if name not in usable}
-        shown, plans[shown] = recommended(plans, refused, capacity, nproc or 0)
-    return _show(usable[shown][0], plans[shown], form, wants_color(color))
+        best, plans[best] = _recommended(plans, refused, gpu_memory, measured, nproc)
+    return _show(usable[best][0], plans[best], form, wants_color(color))
+
+
+def _recommended(
+    plans: dict[StrategyName, tuple[Advice, ...]],
+    refused: dict[StrategyName, str],
+    gpu_memory: float | None,
+    measured: Measured | None,
+    nproc: int | None,
+) -> tuple[StrategyName, tuple[Advice, ...]]:
+    """The strategy to take where each GPU has so much memory, and its plan."""
+    from ddpify.advice.choice import GIBIBYTE, recommended
+
+    capacity = int((gpu_memory or 0) * GIBIBYTE) or (measured.capacity if measured else 0)
+    return recommended(plans, refused, capacity, nproc or 0)
 
 
 def _show(outcome: Outcome, advice: tuple[Advice, ...], form: str, color: bool) -> int:
