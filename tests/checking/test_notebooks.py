@@ -77,12 +77,17 @@ def test_reports_for_programs_name_file_and_cell(
     (result,) = json.loads(forms["sarif"])["runs"][0]["results"]
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "try.ipynb"
-    assert result["message"]["text"].startswith("cell 4: only rank 0 enters barrier")
-    assert "file=try.ipynb,line=7," in forms["github"]
-    assert "::cell 4: only rank 0" in forms["github"]
+    assert result["message"]["text"].startswith("cell 4, line 7: only rank 0 enters barrier")
+    assert place["region"]["startLine"] == 1
+    hops = [one["message"]["text"] for one in result["relatedLocations"]]
+    assert "cell 4, line 4: get_rank(): the number of the rank" in hops
+    assert "file=try.ipynb,line=1,endLine=1,col=1," in forms["github"]
+    assert "::cell 4, line 7: only rank 0" in forms["github"]
     (issue,) = json.loads(forms["gitlab"])
     assert issue["location"]["path"] == "try.ipynb"
-    assert 'file="try.ipynb"' in forms["junit"]
+    assert issue["location"]["positions"]["begin"] == {"line": 1, "column": 1}
+    assert "DDP801: cell 4, line 7: only rank 0" in issue["description"]
+    assert 'file="try.ipynb" line="1"' in forms["junit"]
 
 
 def test_a_comment_in_a_cell_silences(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
