@@ -42,7 +42,7 @@ class Cells:
                 unread.append(Finding(UNREADABLE, Site(path, _START), str(error), Severity.ERROR))
                 continue
             for cell, why in books[path].left:
-                message = f"not valid Python 3 ({why}), so this cell is not read"
+                message = f"{why}, so this cell is not read"
                 site = Site(in_cell(path, cell), _START)
                 unread.append(Finding(UNREADABLE, site, message, Severity.NOTE))
         read = tuple(one for one in group.python if one not in broken)

@@ -40,6 +40,10 @@ class Symbol:
         return hash(self.key)
 
 
+class DividedByRank(Symbol):
+    """One of several values that are each another on each rank: ``rank == 0`` or ``rank == 1``."""
+
+
 @dataclass(frozen=True)
 class Origin:
     """Why a value may differ between ranks: ``kind`` is one of the constants below.

@@ -9,7 +9,7 @@ from typing import Any
 
 from ddpify.ranks.entries import lacking
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankThing, RankValue
-from ddpify.ranks.origins import TEXT, Origin, Symbol, of_anything
+from ddpify.ranks.origins import TEXT, DividedByRank, Origin, Symbol, of_anything
 
 MAX_DEPS = 80
 TENSOR = "tensor?"  # so begins the key of a question whether a value is a tensor
@@ -331,7 +331,8 @@ def _joined(key: str, values: list[RankValue], rank: int, apart: bool) -> Any:
     """The atom of one rank. A value that differs between ranks is that of the distributed world."""
     if not values:
         return None
-    by_rank = [value for value in values if differs(value) and value.known]
+    unlike = [value for value in values if differs(value)]
+    by_rank = [one for one in unlike if one.known or DividedByRank in map(type, one.atoms)]
     atoms = [value.atoms[rank] for value in (by_rank or values)]
     first = atoms[0]
     if all(same(first, other) for other in atoms):
@@ -345,6 +346,8 @@ def _joined(key: str, values: list[RankValue], rank: int, apart: bool) -> Any:
         return InPlace(key, before=roots[0])
     if apart or any(isinstance(atom, ChosenApart) for atom in atoms):
         return ChosenApart(key)
+    if by_rank:
+        return DividedByRank(f"{key}#{rank}")
     return Maybe(key) if _is_optional(atoms) else Symbol(key)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
-from ddpify.report.place import from_top, said
+from ddpify.report.place import from_top, in_file, said
 from ddpify.rules.base import Severity
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -20,7 +20,7 @@ def render(checked: Checked) -> str:
 
 def _command(cause: FindingCause, checked: Checked) -> str:
     found = cause.first
-    span = found.site.span
+    span = in_file(found.site)
     properties: dict[str, str | int] = {
         "title": f"{found.rule} {checked.name(found.rule)}".rstrip(),
         "file": from_top(found.site.path, "GITHUB_WORKSPACE"),
@@ -35,9 +35,10 @@ def _command(cause: FindingCause, checked: Checked) -> str:
 
 def _message(cause: FindingCause) -> str:
     found = cause.first
+    told = said(found.site, found.message)
     hops = (f"{site}: {why}" for site, why in (*found.way, *found.because))
     also = f"also in {cause.elsewhere}" if cause.others else ""
-    return "\n".join(line for line in (said(found), *hops, also, found.advice) if line)
+    return "\n".join(line for line in (told, *hops, also, found.advice) if line)
 
 
 def _data(text: str) -> str:

@@ -11,7 +11,7 @@ import json
 
 from ddpify.checking.model import Checked
 from ddpify.report.fingerprints import fingerprints
-from ddpify.report.place import from_top, said
+from ddpify.report.place import from_top, in_file, said
 from ddpify.rules.base import Finding, Severity
 
 _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.NOTE: "info"}
@@ -25,9 +25,9 @@ def render(checked: Checked) -> str:
 
 
 def _issue(found: Finding, fingerprint: str) -> dict[str, object]:
-    span = found.site.span
+    span = in_file(found.site)
     return {
-        "description": f"{found.rule}: {said(found)}",
+        "description": f"{found.rule}: {said(found.site, found.message)}",
         "check_name": found.rule,
         "fingerprint": fingerprint,
         "severity": _SEVERITIES[found.severity],

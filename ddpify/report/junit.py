@@ -8,6 +8,7 @@ from xml.etree import ElementTree as xml
 from ddpify.checking.causes import FindingCause
 from ddpify.checking.model import Checked
 from ddpify.notebooks import cell_of
+from ddpify.report.place import in_file
 from ddpify.rules.base import Severity
 
 # What XML cannot hold, and the control characters that it should not.
@@ -41,7 +42,7 @@ def _case(suite: xml.Element, cause: FindingCause, checked: Checked) -> None:
             "name": f"{name} ({span.line}:{span.column + 1})",
             "classname": found.site.path.removesuffix(".py").replace("/", "."),
             "file": cell_of(found.site.path)[0],
-            "line": str(span.line),
+            "line": str(in_file(found.site).line),
         },
     )
     if found.severity is Severity.NOTE:  # as the exit code has it

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpify.notebooks import cell_of
-from ddpify.rules.base import Finding
-from ddpify.site import Site
+from ddpify.site import Site, Span
 
 
 def place(site: Site) -> dict[str, Any]:
@@ -35,7 +34,13 @@ def from_top(path: str, variable: str) -> str:
     return path
 
 
-def said(found: Finding) -> str:
-    """The message, with the cell where the path of a report can only be the notebook's."""
-    _, cell = cell_of(found.site.path)
-    return found.message if cell is None else f"cell {cell}: {found.message}"
+def in_file(site: Site) -> Span:
+    """Where it stands in the file itself: of a notebook, which is JSON, that is the beginning."""
+    _, cell = cell_of(site.path)
+    return site.span if cell is None else Span(1, 0, 1, 0)
+
+
+def said(site: Site, message: str) -> str:
+    """A message, with cell and line where a report can only name the notebook and its lines."""
+    _, cell = cell_of(site.path)
+    return message if cell is None else f"cell {cell}, line {site.span.line}: {message}"

@@ -19,7 +19,7 @@ from ddpify.links import SITE, rule_page
 from ddpify.notebooks import cell_of
 from ddpify.plan import Change
 from ddpify.report.fingerprints import fingerprints
-from ddpify.report.place import said
+from ddpify.report.place import in_file, said
 from ddpify.report.replacements import replacements
 from ddpify.report.rule import page
 from ddpify.rules.base import Finding, Rule, Severity
@@ -77,7 +77,7 @@ def _result(
 ) -> dict[str, Any]:
     found = cause.first
     also = f"Also in {cause.elsewhere}." if cause.others else ""
-    message = f"{said(found)}. {found.advice}".rstrip(". ")
+    message = f"{said(found.site, found.message)}. {found.advice}".rstrip(". ")
     result: dict[str, Any] = {
         "ruleId": found.rule,
         "level": _LEVELS[found.severity],
@@ -108,8 +108,9 @@ def _flow(found: Finding) -> dict[str, Any]:
 
 
 def _location(site: Site, message: str = "") -> dict[str, Any]:
-    place = {"artifactLocation": _artifact(site.path), "region": _region(site.span)}
-    return {"physicalLocation": place, **({"message": {"text": message}} if message else {})}
+    place = {"artifactLocation": _artifact(site.path), "region": _region(in_file(site))}
+    told = {"message": {"text": said(site, message)}} if message else {}
+    return {"physicalLocation": place, **told}
 
 
 def _artifact(path: str) -> dict[str, str]:

@@ -77,12 +77,17 @@ def test_reports_for_programs_name_file_and_cell(
     (result,) = json.loads(forms["sarif"])["runs"][0]["results"]
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "try.ipynb"
-    assert result["message"]["text"].startswith("cell 4: only rank 0 enters barrier")
-    assert "file=try.ipynb,line=7," in forms["github"]
-    assert "::cell 4: only rank 0" in forms["github"]
+    assert result["message"]["text"].startswith("cell 4, line 7: only rank 0 enters barrier")
+    assert place["region"]["startLine"] == 1
+    hops = [one["message"]["text"] for one in result["relatedLocations"]]
+    assert "cell 4, line 4: get_rank(): the number of the rank" in hops
+    assert "file=try.ipynb,line=1,endLine=1,col=1," in forms["github"]
+    assert "::cell 4, line 7: only rank 0" in forms["github"]
     (issue,) = json.loads(forms["gitlab"])
     assert issue["location"]["path"] == "try.ipynb"
-    assert 'file="try.ipynb"' in forms["junit"]
+    assert issue["location"]["positions"]["begin"] == {"line": 1, "column": 1}
+    assert "DDP801: cell 4, line 7: only rank 0" in issue["description"]
+    assert 'file="try.ipynb" line="1"' in forms["junit"]
 
 
 def test_a_comment_in_a_cell_silences(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,8 +121,7 @@ for epoch in range(3):
         ("{", "no JSON: Expecting property name"),
         ("[]", "its cells are none"),
         ("{}", "there is no 'cells'"),
-        ('{"cells": [1]}', "its cells are none"),
-        ('{"cells": [{"source": ""}]}', "there is no 'cell_type'"),
+        ('{"cells": 1}', "its cells are none"),
     ],
 )
 def test_what_is_no_notebook_is_said_in_a_line(
@@ -129,6 +133,62 @@ def test_what_is_no_notebook_is_said_in_a_line(
     first, second = (one for one in capsys.readouterr().out.splitlines() if "DDP000" in one)
     assert first.startswith("more.py:1:1: error DDP000")
     assert f"try.ipynb:1:1: error DDP000 not a notebook ({why}" in second
+
+
+def test_a_cell_that_is_none_does_not_hide_the_others(
+    book: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = json.loads(notebook([("code", SETUP), ("code", TRAIN), ("code", "train(1)")]))
+    broken = [1, {"source": "x"}, {"cell_type": "code", "source": None}]
+    unused = {"cell_type": "markdown", "source": None}
+    code = {"cell_type": "code", "source": ["x = 1\n", "return x"]}
+    book.write_text(json.dumps({"cells": [*broken, unused, code, *whole["cells"]]}))
+    assert cli.main(["check"]) == cli.TO_DO
+    said = capsys.readouterr().out
+    assert "try.ipynb:cell 7:7:9: error DDP801" in said
+    for cell, why in (
+        (1, "it has no `cell_type`"),
+        (2, "it has no `cell_type`"),
+        (3, "its `source` is no text"),
+        (5, "not valid Python 3 ('return' outside function)"),
+    ):
+        note = f"try.ipynb:cell {cell}:1:1: note DDP000 {why}, so this cell is not read\n"
+        assert note in said
+
+
+@pytest.mark.parametrize(
+    ("line", "python"),
+    [
+        ("%time train()", "pass; train()"),
+        ("    %timeit -n 10 -r2 -o y = f(3)", "    pass;                y = f(3)"),
+        ("%prun -s cumulative train()", "pass;               train()"),
+        ("loss = %time train()", "loss =       train()"),
+        ("%time for x in data: f(x)", "for x in data: f(x)"),
+        ("%time f(x, \\\n  y)", "pass; f(x, \\\n  y)"),
+        ("%%timeit x = 3\nf(x)", "pass;    x = 3\nf(x)"),
+        ("%%time\nf(x)", "pass\nf(x)"),
+        ("%%time\nawait f(x)", "pass\nawait f(x)"),
+        ("%time !ls", "pass"),
+        ("%timeit", "pass"),
+        ("%timed f()", "pass"),
+        ("files = !ls", "files = get_ipython()"),
+        ("files = %sx ls", "files = get_ipython()"),
+    ],
+)
+def test_what_a_magic_measures_is_read_in_its_place(line: str, python: str) -> None:
+    block = f"if x:\n{line}" if line.startswith(" ") else line
+    read = Notebook.of(notebook([("code", block)]).encode())
+    assert read.text.removeprefix("if x:\n") == f"{python}\n"
+    assert not read.left
+
+
+def test_what_a_shell_line_gives_is_not_known(
+    book: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = TRAIN.replace("if rank == 0:", "if files and rank == 0:")
+    book.write_text(notebook([("code", SETUP), ("code", train), ("code", "%time train(1)")]))
+    assert cli.main(["check"]) == cli.TO_DO
+    assert "try.ipynb:cell 2:7:9: error DDP801" in capsys.readouterr().out
 
 
 def test_migrate_says_how_to_export_one(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,5 +209,5 @@ def test_lines_of_ipython_give_way_to_lines() -> None:
         "pass",
         "def train(name):",
     ]
-    assert "    files = None\n" in read.text
+    assert "    files = get_ipython()\n" in read.text
     assert [read.place(line) for line in (1, 4, 5, 8)] == [(1, 1), (1, 4), (2, 1), (2, 4)]

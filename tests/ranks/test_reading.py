@@ -67,6 +67,20 @@ def test_expressions_on_the_rank_are_known_for_each_rank(
     assert value.atoms == ranks
 
 
+@pytest.mark.parametrize("letters", ["d", "de", "def"])
+def test_which_of_opposite_answers_holds_is_not_taken_for_known(
+    letters: str, tmp_path: Path
+) -> None:
+    """The last of them was, after two branches; after one, both ranks had the same answer."""
+    branches = "".join(f"    if mark == {one!r}: known = number == 1\n" for one in letters)
+    body = f"number = dist.get_rank()\nknown = number == 0\nfor mark in 'abc':\n{branches}"
+    body = body.replace("    if", "    elif").replace("    elif", "    if", 1)
+    run = run_of(tmp_path, f"{body}show(known)\nif known:\n    dist.barrier()\n")
+    (value,) = shown(run)
+    assert not value.known
+    assert value.atoms[0] != value.atoms[1]
+
+
 def test_helpers_are_understood_by_what_they_do(tmp_path: Path) -> None:
     tools = """import torch.distributed as d
 def up():
