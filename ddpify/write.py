@@ -79,7 +79,7 @@ def write_to(
         found = [_elsewhere(*one, out, root) for one in sorted(contents.items())]
         found += [_link(*one, out) for one in sorted(links.items())]
         for file in found:
-            _check_new(file, force)
+            _check_new(file, place, force)
         return found
 
     with ExitStack() as undo:
@@ -146,8 +146,14 @@ def _link(path: str, aim: str, out: Path) -> Wanted:
     return Wanted(str(link), target, aim=aim.rstrip("/"))
 
 
-def _check_new(file: Wanted, force: bool) -> None:
-    if not force and state_of(file.target) not in ("", file.state):
+def _check_new(file: Wanted, place: Path, force: bool) -> None:
+    """Whether it may be written: never through a link, which may lead to the original."""
+    now = state_of(file.target)
+    if now == file.state:
+        return
+    if not file.target.is_relative_to(place):
+        raise WriteError(f"{file.path}: a link leads from there to {file.target}; remove it first")
+    if now and not force:
         raise WriteError(f"{file.path}: exists with other content; use --force to overwrite it")
 
 

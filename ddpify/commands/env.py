@@ -9,7 +9,7 @@ from ddpify.commands.shared import CLEAN
 
 @click.command()
 @click.option(
-    "--python", metavar="PATH", help="The interpreter that trains (default: the environment's)."
+    "--python", metavar="PATH", help="The interpreter that trains (default: the project's)."
 )
 def env(python: str | None) -> int:
     """Print versions, GPUs and the file of the settings, for bug reports.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -66,12 +66,20 @@ class JournalRecord:
             entries = tuple(JournalEntry(**one) for one in data["entries"])
             folders = tuple(data["folders"])
             found = cls(data["command"], data["time"], data["made_in"], folders, entries)
+            found._check()
             ours = found.made_in == home.stat().st_ino
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise WriteError(f"{folder}: cannot be read; move it away") from error
         if not ours:
             raise WriteError(f"{folder}: was not made in this folder, but copied; move it away")
         return found
+
+    def _check(self) -> None:
+        """Whether all is of its type, which JSON does not say. Raises TypeError or ValueError."""
+        texts = [value for entry in self.entries for value in astuple(entry)]
+        if "\0" in "".join((self.command, *self.folders, *texts)):
+            raise ValueError("no path has a null in it")
+        datetime.fromisoformat(self.time)
 
     def dump(self) -> bytes:
         """The content of the file."""

@@ -15,6 +15,7 @@ from typing import Final
 OWN: Final = "ddpify's own"
 FOLDERS: Final = (".venv", "venv")
 _PYTHONS: Final = ("bin/python", "Scripts/python.exe", "python.exe")  # in an environment
+_LIBRARIES: Final = ("lib/python3*/site-packages", "Lib/site-packages")
 _NAMED: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")  # what an active environment is told by
 
 
@@ -62,7 +63,7 @@ def _private(folder: Path) -> bool:
 
 def _has_torch(environment: Path) -> bool:
     """Without starting it: importing torch takes seconds, and most have none."""
-    if any(environment.glob("lib/python3*/site-packages/torch/__init__.py")):
+    if any(one for at in _LIBRARIES for one in environment.glob(f"{at}/torch/__init__.py")):
         return True
     try:
         text = (environment / "pyvenv.cfg").read_text("utf-8", errors="replace")

@@ -103,6 +103,33 @@ def test_where_a_file_changed_nothing_is_touched(
     assert len(list((root / ".ddpify/undo").iterdir())) == 1, "another try is possible"
 
 
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ('"path": "a.py"', '"path": 5'),
+        ('"path": "a.py"', '"path": "a\\u0000.py"'),
+        ('"time": "', '"time": "yesterday, '),
+        (f'"command": "{COMMAND}"', '"command": null'),
+        ('"backup": "before/a.py"', '"backup": null'),
+    ],
+)
+def test_a_record_with_other_values_is_not_read(
+    make: Callable[[], Path], ddpify: Run, written: str, instead: str
+) -> None:
+    root = make()
+    apply(CHANGES, root, COMMAND)
+    record = root / ".ddpify/undo/1/journal.json"
+    text = record.read_text()
+    assert written in text
+    record.write_text(text.replace(written, instead))
+    before = looks(root)
+    for arguments in ((), ("--list",)):
+        code, out, said = ddpify("undo", root, *arguments)
+        assert (code, out) == (2, "")
+        assert said == f"ddpify: {record.parent}: cannot be read; move it away\n"
+    assert looks(root) == before
+
+
 def test_one_after_the_other(
     make: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, ddpify: Run
 ) -> None:

@@ -201,6 +201,24 @@ def test_a_copy_does_not_overwrite_other_content(project: Path, tmp_path: Path) 
     assert (out / "pkg/b.py").read_text() == "B\n"
 
 
+@pytest.mark.parametrize("path", ["a.py", "pkg"])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_copy_is_not_written_through_a_link_that_leads_out_of_it(
+    project: Path, tmp_path: Path, path: str, force: bool
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / path).symlink_to(project / path)
+    before = contents(tmp_path)
+    with pytest.raises(WriteError, match=rf"out/{path}.*: a link leads from there to .*; remove"):
+        write_to(BOTH, project, out, ["a.py"], force=force)
+    assert contents(tmp_path) == before
+    (tmp_path / "inner").symlink_to(out)
+    (out / path).unlink()
+    write_to(BOTH, project, tmp_path / "inner", ["a.py"], force=force)
+    assert (out / "a.py").read_text() == "A\n"
+
+
 def test_a_copy_may_be_made_twice(project: Path, tmp_path: Path) -> None:
     for _ in range(2):
         write_to(BOTH, project, tmp_path / "out", ["a.py"])

@@ -38,6 +38,25 @@ def test_who_fails_because_of_another_is_not_the_reason() -> None:
     assert endings(job(runs[:1], returncode=1)) == (Ending(0, closed),), "nobody else says more"
 
 
+def test_what_the_program_raises_itself_is_the_reason_in_whatever_words() -> None:
+    closed = "RuntimeError: Connection closed by peer [127.0.0.1]:1234"
+    own = "ValueError: timeout must be positive"
+    trace = f"{TRACE.rpartition('    raise')[0]}    raise ValueError(text)\n{own}\n"
+    runs = spoiled(ranks(), 0, status=closed, exit_code=1)
+    runs = spoiled(runs, 1, status=own, exit_code=1, traceback=trace)
+    assert endings(job(runs, returncode=1)) == (Ending(1, own, "train.py:38 in main"),)
+    hung = spoiled(runs, 0, status="running", exit_code=None)
+    assert endings(job(hung, returncode=1, hung=True))[0].reason == own
+    lost = [
+        f"{trace}\nThe above exception was the direct cause of the following:\n\n{trace}",
+        trace.replace("/copy/n/ddp_utils.py", "/lib/site-packages/torch/distributed/run.py"),
+        trace.replace("raise ValueError(text)", "handle.wait()"),
+    ]
+    for text in lost:
+        both = spoiled(runs, 1, status=own, exit_code=1, traceback=text)
+        assert len(endings(job(both, returncode=1))) == 2, "as far as one can see, of others"
+
+
 def test_a_hang_says_where_each_rank_is() -> None:
     stack = '  File "/copy/n/train.py", line 12, in main\n    wait()'
     runs = tuple(replace(run, status="running", exit_code=None, stack=stack) for run in ranks())

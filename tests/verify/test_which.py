@@ -52,6 +52,17 @@ def test_one_without_torch_is_passed_over(script: Path, tmp_path: Path) -> None:
     assert chosen(script, active).why == "VIRTUAL_ENV", "its torch may be the system's"
 
 
+def test_as_an_environment_lies_on_windows(script: Path, tmp_path: Path) -> None:
+    tool = environment(tmp_path / "tool", torch=False)
+    own = tmp_path / "project/.venv"
+    (own / "Scripts").mkdir(parents=True)
+    (own / "Scripts/python.exe").symlink_to(sys.executable)
+    (own / "Lib/site-packages/torch").mkdir(parents=True)
+    (own / "Lib/site-packages/torch/__init__.py").touch()
+    found = chosen(script, {"VIRTUAL_ENV": str(tool)})
+    assert found.python == str(own / "Scripts/python.exe")
+
+
 def test_without_any_it_is_ddpify_s_own(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,11 +18,24 @@ _FROM_OTHERS: Final = re.compile(
     r"|Dist(?:Backend|Store|Network)Error|timed out|timeout|op\.preamble",
     re.IGNORECASE,
 )
+# The last frame of a traceback, with its line.
+_LAST: Final = re.compile(
+    r'.*^ +File "(?P<file>[^"]+)", line [^\n]*\n +(?P<line>[^\n]*)', re.MULTILINE | re.DOTALL
+)
+_CHAINED: Final = re.compile(r"^(?:The above exception was|During handling of the)", re.MULTILINE)
 
 
 def only_others_failed(run: RunRecord) -> bool:
     """It failed because of what another rank did."""
-    return run.crashed and bool(_FROM_OTHERS.search(run.status))
+    return run.crashed and bool(_FROM_OTHERS.search(run.status)) and not _raised_itself(run)
+
+
+def _raised_itself(run: RunRecord) -> bool:
+    """By a statement of the program, in whatever words, and not because of another exception."""
+    last = _LAST.match(run.traceback)
+    if last is None or "/torch/" in last["file"] or _CHAINED.search(run.traceback):
+        return False
+    return last["line"].startswith(("raise ", "assert "))
 
 
 def endings(job: Job) -> tuple[Ending, ...]:
