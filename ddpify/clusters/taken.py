@@ -47,34 +47,35 @@ def _every(root: Path, entry: str, files: Sequence[str]) -> Iterator[tuple[bool,
             continue
         shown = launchers.kind_of(path) is LauncherKind.MARKDOWN
         for piece, launch in launches(path, text, (entry,), files):
-            one = _of_launch(piece, launch)
-            if one is not None:
-                yield shown, _with_batch(one, "" if shown else text)
+            yield shown, _with_batch(_of_launch(piece, launch), "" if shown else text)
 
 
-def _of_launch(piece: EmbeddedPiece, launch: Launch) -> Taken | None:
+def _of_launch(piece: EmbeddedPiece, launch: Launch) -> Taken:
     script = Script.parse(piece.path, piece.text)
     sites = {script.site(c.node.start_byte, c.node.end_byte): c for c in script.commands}
     command = sites.get(launch.site)
-    at = _program(command.words, launch.entry) if command is not None else None
-    if command is None or at is None:
-        return None
+    found = _program(script, command.words, launch.entry) if command is not None else None
+    site = piece.site(launch.site)
+    place = f"{site.path}:{site.span.line}"
+    if command is None or found is None:
+        return Taken(place, left=("the whole line",))
+    at, program = found
     arguments, left = _arguments(script, command.words[at + 1 :])
     module = _is_module(command.words, at)
-    folder = "" if module else _folder(command.words[at], launch.entry)
+    folder = "" if module else _folder(program, launch.entry)
     gpus = _gpus(launch.gpus) or _processes(command.words[:at])
-    site = piece.site(launch.site)
-    return Taken(f"{site.path}:{site.span.line}", arguments, left, folder, module, gpus)
+    return Taken(place, arguments, left, folder, module, gpus)
 
 
-def _program(words: Sequence[Word], entry: str) -> int | None:
-    """Which word names the program."""
+def _program(script: Script, words: Sequence[Word], entry: str) -> tuple[int, Word] | None:
+    """Which word names the program, and the word that it is where a variable stands for it."""
     dotted = entry.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
     for at, word in enumerate(words):
-        if posixpath.basename(word.tail) == posixpath.basename(entry):
-            return at
+        for one in (word, *script.values(word)):
+            if posixpath.basename(one.tail) == posixpath.basename(entry):
+                return at, one
         if _is_module(words, at) and word.literal and f".{dotted}".endswith(f".{word.literal}"):
-            return at
+            return at, word
     return None
 
 

@@ -166,6 +166,22 @@ def test_arguments_of_the_present_line_are_taken_over(tmp_path: Path) -> None:
     assert "--rdzv-conf=read_timeout=900,join_timeout=900" in line
 
 
+def test_a_program_that_a_variable_names_is_known_by_its_arguments(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "train.py").write_text(RANKS)
+    (tmp_path / "go.sh").write_text("cd tools\nPROGRAM=train.py\npython $PROGRAM --lr 2\n")
+    text = written(tmp_path, "torchrun", "tools/train.py").replace("exec", "pwd; exec")
+    shown = torchrun_line(tmp_path, text, tmp_path)
+    assert shown[0] == str(tmp_path / "tools")
+    assert shown[-3:] == ["train.py", "--lr", "2"]
+
+
+def test_a_line_that_is_not_understood_is_named(tmp_path: Path) -> None:
+    project(tmp_path, go_sh='eval "python main.py --lr 2"\n')
+    text = written(tmp_path, "torchrun")
+    assert "# Not taken over from go.sh:1, for the shell fills it in: the whole line\n" in text
+
+
 def test_a_script_is_believed_before_a_readme(tmp_path: Path) -> None:
     project(tmp_path, scripts__train_sh="python main.py --lr 2\n")
     (tmp_path / "README.md").write_text("```bash\npython main.py --lr 1\n```\n")
@@ -278,7 +294,8 @@ def test_words_that_shells_and_kubernetes_read_arrive_as_they_are(tmp_path: Path
     (tmp_path / "my tools").mkdir()
     entry = "my tools/01 it's.py"
     (tmp_path / entry).write_text("print(1)\n")
-    (tmp_path / "go.sh").write_text(f'python "{entry}" {shlex.join(ODD)} --x "$(cat\nfalse\n)"\n')
+    line = f'python {shlex.join([entry, *ODD])} --x "$(cat\nfalse\n)"\n'
+    (tmp_path / "go.sh").write_text(line)
     expected = [entry, *ODD]
     line = torchrun_line(tmp_path, written(tmp_path, "torchrun", entry), tmp_path)
     assert "\n".join(line).endswith("\n".join(expected))
