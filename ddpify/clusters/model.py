@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from string import Template
 
 GPUS = 8  # of a node, where a number has to be written and nothing says which
@@ -36,8 +38,30 @@ class Taken:
     others: tuple[str, ...] = ()
 
 
-def word(name: str) -> str:
-    """A name in one word, as a Service of Kubernetes may have it."""
+def stems(entries: Sequence[str]) -> tuple[str, ...]:
+    """Each program in one word of its own: files, jobs, runs and pods are called so.
+
+    With its folders where another has the same name, with a number where even those do not help.
+    """
+    last = [_word(_module(entry).rpartition("/")[2]) for entry in entries]
+    whole = [
+        short if last.count(short) == 1 else _word(_module(entry))
+        for entry, short in zip(entries, last, strict=True)
+    ]
+    names: list[str] = []
+    for one in whole:
+        numbered = (f"{one}-{number}" for number in count(2))
+        free = (name for name in numbered if name not in (*names, *whole))
+        names.append(next(free) if one in names else one)
+    return tuple(names)
+
+
+def _module(entry: str) -> str:
+    return entry.removesuffix(".py").removesuffix("/__main__")
+
+
+def _word(name: str) -> str:
+    """It is a name for a Service of Kubernetes: up to 40 of a-z, 0-9 and ``-``, a letter first."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     whole = plain if plain[:1].isalpha() else f"train-{plain}"
     return whole[:40].strip("-")
@@ -45,9 +69,10 @@ def word(name: str) -> str:
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """One program on ``nodes`` nodes; ``gpus`` of each, if a number is asked for."""
+    """One program, ``stem`` in a word, on ``nodes`` nodes; ``gpus`` of each if asked for."""
 
     entry: str
+    stem: str
     nodes: int
     gpus: int | None = None
     taken: Taken = field(default_factory=Taken)
@@ -57,16 +82,8 @@ class ClusterJob:
         """What torchrun is given to start."""
         path = self.entry.removeprefix(f"{self.taken.folder}/") if self.taken.folder else self.entry
         if self.taken.module:
-            return "-m", path.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
+            return "-m", _module(path).replace("/", ".")
         return (path,)
-
-    @property
-    def stem(self) -> str:
-        """The program in one word: jobs, runs and pods are called so.
-
-        It is a name for a Service of Kubernetes: up to 40 of a-z, 0-9 and ``-``, a letter first.
-        """
-        return word(self.entry.removesuffix(".py").removesuffix("/__main__").rsplit("/", 1)[-1])
 
     @property
     def below(self) -> str:

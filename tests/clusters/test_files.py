@@ -215,12 +215,20 @@ def test_several_programs_have_a_file_each(tmp_path: Path) -> None:
     assert [file.path for file in files] == ["run_main_3_nodes.sh", "run_gan_3_nodes.sh"]
 
 
-def test_programs_of_one_name_have_a_file_each(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "train.py").write_text(RANKS)
-    files = start_files(tmp_path, ("a/train.py", "b/train.py"), Settings(launcher="torchrun"))
-    assert [file.path for file in files] == ["run_a-train_2_nodes.sh", "run_b-train_2_nodes.sh"]
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_programs_of_one_name_have_a_file_and_a_name_each(launcher: str, tmp_path: Path) -> None:
+    """A Job of the same name would take the other's place in the cluster."""
+    entries = ("a/train.py", "b/train.py", "b-train.py", "b/c/x.py", "b-c/x.py", "b-c-x-2.py")
+    for entry in entries:
+        (tmp_path / entry).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / entry).write_text(RANKS)
+    files = start_files(tmp_path, entries, Settings(launcher=launcher))  # type: ignore[arg-type]
+    stems = ["a-train", "b-train", "b-train-2", "b-c-x", "b-c-x-3", "b-c-x-2"]
+    assert [re.sub(r"_2_nodes.*", "", file.path) for file in files] == [f"run_{n}" for n in stems]
+    if launcher == "kubernetes":
+        whole = [part for file in files for part in yaml.safe_load_all(file.text)]
+        names = [part["metadata"]["name"] for part in whole]
+        assert names == [stem for stem in stems for _ in ("Service", "Job")]
 
 
 def test_without_a_head_nothing_is_started(tmp_path: Path) -> None:
