@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -20,9 +21,11 @@ class Taken:
     """What a present launch line gives: ``arguments`` of the program, and where they stand.
 
     ``left`` is what could not be taken over. ``folder`` is where it runs, from the project's top;
-    ``module``: it is started with ``-m``. Of a script for sbatch (``is_batch``) ``batch`` are the
-    directives, ``setup`` the lines that prepare the environment, ``single`` directives that were
-    meant for one process. ``others`` are the places of further launch lines.
+    ``module``: it is started with ``-m``. ``variables`` are the names and values of its
+    environment, ``decided`` those that the start file says itself. Of a script for sbatch
+    (``is_batch``) ``batch`` are the directives, ``setup`` the lines that prepare the environment,
+    ``single`` directives that were meant for one process. ``others`` are the places of further
+    launch lines.
     """
 
     place: str = ""
@@ -31,6 +34,8 @@ class Taken:
     folder: str = ""
     module: bool = False
     gpus: int | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    decided: tuple[str, ...] = ()
     is_batch: bool = False
     batch: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
@@ -99,6 +104,13 @@ class ClusterJob:
     def size(self) -> str:
         """The number of nodes, in words."""
         return f"{self.nodes} node{'s' * (self.nodes != 1)}"
+
+
+def comment(said: str) -> list[str]:
+    """A sentence as lines of comment, whatever is quoted in it."""
+    # in words: the second line of a word that has several would not be a comment
+    lines = textwrap.wrap(said, 85, break_long_words=False, break_on_hyphens=False)
+    return [f"# {line}" for line in lines]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddpify import launchers
+from ddpify.clusters.environment import known_value, variables
 from ddpify.clusters.model import Taken
 from ddpify.clusters.sealing import is_ours
 from ddpify.launchers.discover import LauncherKind
@@ -64,7 +65,9 @@ def _of_launch(piece: EmbeddedPiece, launch: Launch) -> Taken:
     module = _is_module(command.words, at)
     folder = "" if module else _folder(program, launch.entry)
     gpus = _gpus(launch.gpus) or _processes(command.words[:at])
-    return Taken(place, arguments, left, folder, module, gpus)
+    given = variables(script, command, at)
+    left = (*given.left, *left)
+    return Taken(place, arguments, left, folder, module, gpus, given.known, given.decided)
 
 
 def _program(script: Script, words: Sequence[Word], entry: str) -> tuple[int, Word] | None:
@@ -98,20 +101,13 @@ def _arguments(script: Script, words: Sequence[Word]) -> tuple[tuple[str, ...], 
     kept: list[str] = []
     left: list[str] = []
     for word in words:
-        value = _value(script, word)
+        value = known_value(script, word)
         if value is not None:
             kept.append(value)
         elif not _ALL.fullmatch(word.text):
             option = kept and kept[-1].startswith("-") and "=" not in kept[-1]
             left.append(f"{kept.pop()} {word.text}" if option else word.text)
     return tuple(kept), tuple(left)
-
-
-def _value(script: Script, word: Word) -> str | None:
-    if word.literal is not None:
-        return word.literal
-    values = {one.literal for one in script.values(word)}
-    return values.pop() if len(values) == 1 else None
 
 
 def _gpus(gpus: Gpus) -> int | None:

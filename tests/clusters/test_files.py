@@ -182,6 +182,35 @@ def test_a_line_that_is_not_understood_is_named(tmp_path: Path) -> None:
     assert "# Not taken over from go.sh:1, for the shell fills it in: the whole line\n" in text
 
 
+ENVIRONMENT = """export MODE=off PATHS=/data/$USER
+KIND='a b$'
+export KIND
+if [ -n "$1" ]; then export MAYBE=1; fi
+CUDA_VISIBLE_DEVICES=0,1 env ONE=1 NOW=$(date) python main.py --lr 2
+"""
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_the_environment_of_the_present_line_is_taken_over(launcher: str, tmp_path: Path) -> None:
+    """Where its values are known; the others, and what start files decide, are named."""
+    text = written(project(tmp_path, go_sh=ENVIRONMENT), launcher)
+    words = " ".join(text.replace("#", "").split())
+    named = "for the shell fills it in: PATHS=/data/$USER, MAYBE=1, NOW=$(date) "
+    assert named in words
+    assert "for it is decided here: CUDA_VISIBLE_DEVICES=0,1 " in words
+    assert max(map(len, text.splitlines())) <= 100
+    known = {"MODE": "off", "KIND": "a b$", "ONE": "1"}
+    if launcher == "kubernetes":
+        _, job = yaml.safe_load_all(text)
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        values = {one["name"]: one["value"].replace("$$", "$") for one in container["env"]}
+        assert values == known | {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "WARN"}
+    elif launcher == "torchx":
+        assert f"--env {shlex.quote('MODE=off,KIND=a b$,ONE=1')}\n" in text
+    else:
+        assert {f"export {k}={shlex.quote(v)}" for k, v in known.items()} <= set(text.splitlines())
+
+
 def test_a_script_is_believed_before_a_readme(tmp_path: Path) -> None:
     project(tmp_path, scripts__train_sh="python main.py --lr 2\n")
     (tmp_path / "README.md").write_text("```bash\npython main.py --lr 1\n```\n")
