@@ -9,7 +9,7 @@ from types import ModuleType
 
 from ddpify import discover
 from ddpify.clusters import kubernetes, slurm, torchrun, torchx
-from ddpify.clusters.model import ClusterJob, StartFile, word
+from ddpify.clusters.model import ClusterJob, StartFile, stems
 from ddpify.clusters.sealing import is_ours, is_untouched, sealed
 from ddpify.clusters.taken import taken
 from ddpify.outcome import Note, Outcome, Refusal
@@ -35,21 +35,15 @@ def start_files(root: Path, entries: Sequence[str], settings: Settings) -> tuple
     if kind is None:
         return ()
     python = tuple(p.relative_to(root).as_posix() for p in discover.python_files(root))
-    jobs = [_job(root, entry, settings, python) for entry in entries]
-    stems = [job.stem for job in jobs]
     found = []
-    for job in jobs:
-        stem = job.stem if stems.count(job.stem) == 1 else word(job.entry.removesuffix(".py"))
-        which = "" if len(jobs) == 1 else f"{stem}_"
+    for entry, stem in zip(entries, stems(entries), strict=True):
+        line = taken(root, entry, python)
+        job = ClusterJob(entry, stem, settings.nodes or NODES, settings.gpus_per_node, line)
+        which = "" if len(entries) == 1 else f"{stem}_"
         path = f"run_{which}{job.size.replace(' ', '_')}{kind.SUFFIX}"
         command = _command(settings.launcher, path)
         found.append(StartFile(path, sealed(kind.text(job, path)), command))
     return tuple(found)
-
-
-def _job(root: Path, entry: str, settings: Settings, python: Sequence[str]) -> ClusterJob:
-    line = taken(root, entry, python)
-    return ClusterJob(entry, settings.nodes or NODES, settings.gpus_per_node, line)
 
 
 def _command(launcher: str, path: str) -> str:

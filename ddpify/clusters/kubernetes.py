@@ -10,7 +10,7 @@ import json
 import posixpath
 import shlex
 
-from ddpify.clusters.model import GPUS, PATIENCE, PORT, ClusterJob, StartText
+from ddpify.clusters.model import GPUS, PATIENCE, PORT, ClusterJob, StartText, comment
 from ddpify.clusters.torchrun import not_taken
 
 SUFFIX = ".yaml"
@@ -75,8 +75,8 @@ spec:
               value: "1"
             # INFO says which network NCCL takes, and why it fails.
             - name: NCCL_DEBUG
-              value: WARN
-          resources:
+              value: @@debug
+@@environment          resources:
             limits:
               nvidia.com/gpu: @@gpus # one process per GPU
           volumeMounts:
@@ -101,6 +101,8 @@ def text(job: ClusterJob, path: str) -> str:
         options="\n".join(f"                {one} \\" for one in _options(job, gpus)),
         program=_literal(shlex.join(job.program)),
         arguments=_arguments(job),
+        debug=json.dumps(_literal(dict(job.taken.variables).get("NCCL_DEBUG", "WARN"))),
+        environment=_environment(job),
     )
 
 
@@ -122,10 +124,18 @@ def _options(job: ClusterJob, gpus: int) -> list[str]:
 def _arguments(job: ClusterJob) -> str:
     lines = not_taken(job)
     if job.taken.arguments:
-        lines.append(f"# The arguments of {job.taken.place}.")
+        lines += comment(f"The arguments of {job.taken.place}.")
     lines = [*lines, "args:"] if job.taken.arguments else [*lines, "args: []"]
     lines += [f"  - {json.dumps(_literal(word))}" for word in job.taken.arguments]
     return "\n".join(f"          {line}" for line in lines)
+
+
+def _environment(job: ClusterJob) -> str:
+    others = [(name, value) for name, value in job.taken.variables if name != "NCCL_DEBUG"]
+    lines = comment(f"What {job.taken.place} has in its environment.") if others else []
+    for name, value in others:
+        lines += [f"- name: {name}", f"  value: {json.dumps(_literal(value))}"]
+    return "".join(f"            {line}\n" for line in lines)
 
 
 def _literal(word: str) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from string import Template
 
 GPUS = 8  # of a node, where a number has to be written and nothing says which
@@ -18,9 +21,11 @@ class Taken:
     """What a present launch line gives: ``arguments`` of the program, and where they stand.
 
     ``left`` is what could not be taken over. ``folder`` is where it runs, from the project's top;
-    ``module``: it is started with ``-m``. Of a script for sbatch (``is_batch``) ``batch`` are the
-    directives, ``setup`` the lines that prepare the environment, ``single`` directives that were
-    meant for one process. ``others`` are the places of further launch lines.
+    ``module``: it is started with ``-m``. ``variables`` are the names and values of its
+    environment, ``decided`` those that the start file says itself. Of a script for sbatch
+    (``is_batch``) ``batch`` are the directives, ``setup`` the lines that prepare the environment,
+    ``single`` directives that were meant for one process. ``others`` are the places of further
+    launch lines.
     """
 
     place: str = ""
@@ -29,6 +34,8 @@ class Taken:
     folder: str = ""
     module: bool = False
     gpus: int | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    decided: tuple[str, ...] = ()
     is_batch: bool = False
     batch: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
@@ -36,8 +43,30 @@ class Taken:
     others: tuple[str, ...] = ()
 
 
-def word(name: str) -> str:
-    """A name in one word, as a Service of Kubernetes may have it."""
+def stems(entries: Sequence[str]) -> tuple[str, ...]:
+    """Each program in one word of its own: files, jobs, runs and pods are called so.
+
+    With its folders where another has the same name, with a number where even those do not help.
+    """
+    last = [_word(_module(entry).rpartition("/")[2]) for entry in entries]
+    whole = [
+        short if last.count(short) == 1 else _word(_module(entry))
+        for entry, short in zip(entries, last, strict=True)
+    ]
+    names: list[str] = []
+    for one in whole:
+        numbered = (f"{one}-{number}" for number in count(2))
+        free = (name for name in numbered if name not in (*names, *whole))
+        names.append(next(free) if one in names else one)
+    return tuple(names)
+
+
+def _module(entry: str) -> str:
+    return entry.removesuffix(".py").removesuffix("/__main__")
+
+
+def _word(name: str) -> str:
+    """It is a name for a Service of Kubernetes: up to 40 of a-z, 0-9 and ``-``, a letter first."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     whole = plain if plain[:1].isalpha() else f"train-{plain}"
     return whole[:40].strip("-")
@@ -45,9 +74,10 @@ def word(name: str) -> str:
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """One program on ``nodes`` nodes; ``gpus`` of each, if a number is asked for."""
+    """One program, ``stem`` in a word, on ``nodes`` nodes; ``gpus`` of each if asked for."""
 
     entry: str
+    stem: str
     nodes: int
     gpus: int | None = None
     taken: Taken = field(default_factory=Taken)
@@ -57,16 +87,8 @@ class ClusterJob:
         """What torchrun is given to start."""
         path = self.entry.removeprefix(f"{self.taken.folder}/") if self.taken.folder else self.entry
         if self.taken.module:
-            return "-m", path.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
+            return "-m", _module(path).replace("/", ".")
         return (path,)
-
-    @property
-    def stem(self) -> str:
-        """The program in one word: jobs, runs and pods are called so.
-
-        It is a name for a Service of Kubernetes: up to 40 of a-z, 0-9 and ``-``, a letter first.
-        """
-        return word(self.entry.removesuffix(".py").removesuffix("/__main__").rsplit("/", 1)[-1])
 
     @property
     def below(self) -> str:
@@ -82,6 +104,13 @@ class ClusterJob:
     def size(self) -> str:
         """The number of nodes, in words."""
         return f"{self.nodes} node{'s' * (self.nodes != 1)}"
+
+
+def comment(said: str) -> list[str]:
+    """A sentence as lines of comment, whatever is quoted in it."""
+    # in words: the second line of a word that has several would not be a comment
+    lines = textwrap.wrap(said, 85, break_long_words=False, break_on_hyphens=False)
+    return [f"# {line}" for line in lines]
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ddpify.clusters.model import GPUS, ClusterJob, StartText
-from ddpify.clusters.torchrun import arguments
+from ddpify.clusters.model import GPUS, ClusterJob, StartText, comment
+from ddpify.clusters.torchrun import arguments, environment
 from ddpify.launchers.slurm import FIRST_NODE
 
 _CORES = 8  # of a GPU: its process, and those that load data for it
@@ -43,7 +43,7 @@ REQUEUE="${REQUEUE:-no}"
 set -euo pipefail
 # Slurm runs a copy of this file from elsewhere: only this variable says where the project is.
 cd "$SLURM_SUBMIT_DIR"@@folder
-@@setup@@arguments
+@@setup@@environment@@arguments
 # From its second run on a job may need another argument to go on from its checkpoint.
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
   set -- "$@" # --resume checkpoints/last.pt
@@ -134,6 +134,7 @@ def text(job: ClusterJob, path: str) -> str:
         batch=_batch(job),
         cores=_CORES * (job.gpus_per_node or GPUS),
         setup=_setup(job),
+        environment=environment(job),
         arguments=arguments(job),
         first=FIRST_NODE,
     )
@@ -146,9 +147,10 @@ def _batch(job: ClusterJob) -> str:
         return "\n".join([*lines, _FILL_IN])
     if any("--job-name" in one or " -J" in one for one in taken.batch):
         lines = []
-    lines += [f"# From {taken.place.rpartition(':')[0]}.", *taken.batch]
+    lines += [*comment(f"From {taken.place.rpartition(':')[0]}."), *taken.batch]
     if taken.single:
-        lines.append(f"# Meant for one process there, and not taken over: {' '.join(taken.single)}")
+        said = " ".join(taken.single)
+        lines += comment(f"Meant for one process there, and not taken over: {said}")
     return "\n".join(lines)
 
 

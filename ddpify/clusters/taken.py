@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddpify import launchers
+from ddpify.clusters.environment import known_value, variables
 from ddpify.clusters.model import Taken
 from ddpify.clusters.sealing import is_ours
 from ddpify.launchers.discover import LauncherKind
@@ -47,34 +48,37 @@ def _every(root: Path, entry: str, files: Sequence[str]) -> Iterator[tuple[bool,
             continue
         shown = launchers.kind_of(path) is LauncherKind.MARKDOWN
         for piece, launch in launches(path, text, (entry,), files):
-            one = _of_launch(piece, launch)
-            if one is not None:
-                yield shown, _with_batch(one, "" if shown else text)
+            yield shown, _with_batch(_of_launch(piece, launch), "" if shown else text)
 
 
-def _of_launch(piece: EmbeddedPiece, launch: Launch) -> Taken | None:
+def _of_launch(piece: EmbeddedPiece, launch: Launch) -> Taken:
     script = Script.parse(piece.path, piece.text)
     sites = {script.site(c.node.start_byte, c.node.end_byte): c for c in script.commands}
     command = sites.get(launch.site)
-    at = _program(command.words, launch.entry) if command is not None else None
-    if command is None or at is None:
-        return None
+    found = _program(script, command.words, launch.entry) if command is not None else None
+    site = piece.site(launch.site)
+    place = f"{site.path}:{site.span.line}"
+    if command is None or found is None:
+        return Taken(place, left=("the whole line",))
+    at, program = found
     arguments, left = _arguments(script, command.words[at + 1 :])
     module = _is_module(command.words, at)
-    folder = "" if module else _folder(command.words[at], launch.entry)
+    folder = "" if module else _folder(program, launch.entry)
     gpus = _gpus(launch.gpus) or _processes(command.words[:at])
-    site = piece.site(launch.site)
-    return Taken(f"{site.path}:{site.span.line}", arguments, left, folder, module, gpus)
+    given = variables(script, command, at)
+    left = (*given.left, *left)
+    return Taken(place, arguments, left, folder, module, gpus, given.known, given.decided)
 
 
-def _program(words: Sequence[Word], entry: str) -> int | None:
-    """Which word names the program."""
+def _program(script: Script, words: Sequence[Word], entry: str) -> tuple[int, Word] | None:
+    """Which word names the program, and the word that it is where a variable stands for it."""
     dotted = entry.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
     for at, word in enumerate(words):
-        if posixpath.basename(word.tail) == posixpath.basename(entry):
-            return at
+        for one in (word, *script.values(word)):
+            if posixpath.basename(one.tail) == posixpath.basename(entry):
+                return at, one
         if _is_module(words, at) and word.literal and f".{dotted}".endswith(f".{word.literal}"):
-            return at
+            return at, word
     return None
 
 
@@ -97,20 +101,13 @@ def _arguments(script: Script, words: Sequence[Word]) -> tuple[tuple[str, ...], 
     kept: list[str] = []
     left: list[str] = []
     for word in words:
-        value = _value(script, word)
+        value = known_value(script, word)
         if value is not None:
             kept.append(value)
         elif not _ALL.fullmatch(word.text):
             option = kept and kept[-1].startswith("-") and "=" not in kept[-1]
             left.append(f"{kept.pop()} {word.text}" if option else word.text)
     return tuple(kept), tuple(left)
-
-
-def _value(script: Script, word: Word) -> str | None:
-    if word.literal is not None:
-        return word.literal
-    values = {one.literal for one in script.values(word)}
-    return values.pop() if len(values) == 1 else None
 
 
 def _gpus(gpus: Gpus) -> int | None:

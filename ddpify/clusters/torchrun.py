@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ddpify.clusters.model import ClusterJob, StartText
+from ddpify.clusters.model import ClusterJob, StartText, comment
 
 SUFFIX = ".sh"
 _TEXT = StartText("""\
@@ -38,7 +38,7 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 # export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0
 # Says which network NCCL takes, and why it fails.
 # export NCCL_DEBUG=INFO
-@@arguments
+@@environment@@arguments
 # How long a node waits for HEAD to answer (read, 60 s by default) and for all others to come
 # (join, 600 s by default), in seconds.
 CONF="read_timeout=@@patience,join_timeout=@@patience"
@@ -80,20 +80,32 @@ def text(job: ClusterJob, path: str) -> str:
         path,
         but=" but for one node" if one else "",
         unset="-localhost" if one else f"?is one of the nodes: HEAD=node0 bash {path}",
+        environment=environment(job),
         arguments=arguments(job),
         each="" if job.gpus_per_node else " of the node",
         gpus=job.gpus_per_node or "gpu",
     )
 
 
+def environment(job: ClusterJob) -> str:
+    """The lines that set what the present line's program has in its environment."""
+    taken = job.taken
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in taken.variables]
+    return _block([*comment(f"What {taken.place} has in its environment."), *lines] * bool(lines))
+
+
 def arguments(job: ClusterJob) -> str:
     """The lines that put the present arguments before those of the command line."""
     taken = job.taken
-    lines = ["", *not_taken(job)]
+    lines = not_taken(job)
     if taken.arguments:
-        lines.append(f"# The arguments of {taken.place}, then those behind the file's name.")
+        lines += comment(f"The arguments of {taken.place}, then those behind the file's name.")
         lines += ["set -- \\", *(f"  {row} \\" for row in rows(taken.arguments)), '  "$@"']
-    return "".join(f"{line}\n" for line in lines) if len(lines) > 1 else ""
+    return _block(lines)
+
+
+def _block(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in ["", *lines]) if lines else ""
 
 
 def rows(words: tuple[str, ...]) -> list[str]:
@@ -119,10 +131,12 @@ def not_taken(job: ClusterJob) -> list[str]:
     taken = job.taken
     lines = []
     if taken.left:
-        # in one line: the second of a word that has several would not be a comment
-        said = " ".join(", ".join(taken.left).split())
-        lines.append(f"# Not taken over from {taken.place}, for the shell fills it in: {said}")
+        said = f"Not taken over from {taken.place}, for the shell fills it in:"
+        lines += comment(f"{said} {', '.join(taken.left)}")
+    if taken.decided:
+        said = f"Not taken over from {taken.place}, for it is decided here:"
+        lines += comment(f"{said} {', '.join(taken.decided)}")
     if taken.others:
         few = ", ".join(taken.others[:3]) + (", ..." if len(taken.others) > 3 else "")
-        lines.append(f"# Other lines that start it, of which nothing is taken over: {few}")
+        lines += comment(f"Other lines that start it, of which nothing is taken over: {few}")
     return lines

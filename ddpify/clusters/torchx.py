@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ddpify.clusters.model import GPUS, ClusterJob, StartText
+from ddpify.clusters.model import GPUS, ClusterJob, StartText, comment
 from ddpify.clusters.torchrun import arguments
 
 SUFFIX = "_torchx.sh"
@@ -43,7 +43,7 @@ OPTIONS=(
   # How often the scheduler starts all again after a failure. Worth more than 0 only if the program
   # goes on from its last checkpoint by itself: else it begins anew each time.
   --max_retries 0
-  @@what
+@@environment  @@what
 )
 
 exec torchx run --scheduler "$SCHEDULER" dist.ddp "${OPTIONS[@]}" -- "$@"
@@ -62,5 +62,21 @@ def text(job: ClusterJob, path: str) -> str:
         jobs=f"{job.nodes}x{gpus}",
         cores=_CORES * gpus,
         memory=_MEMORY * gpus,
+        environment=_environment(job),
         what=f"{option} {shlex.quote(job.program[-1])}",
     )
+
+
+def _environment(job: ClusterJob) -> str:
+    """What TorchX hands to the program: NAME=value,NAME=value, in which a value has no ``=``."""
+    every = job.taken.variables
+    told = [f"{name}={value}" for name, value in every if value and "=" not in value]
+    untold = [name for name, value in every if not value or "=" in value]
+    lines = []
+    if untold:
+        said = f"Not taken over from {job.taken.place}, for TorchX cannot be told: "
+        lines += comment(said + ", ".join(untold))
+    if told:
+        lines += comment(f"What {job.taken.place} has in its environment.")
+        lines.append(f"--env {shlex.quote(','.join(told))}")
+    return "".join(f"  {line}\n" for line in lines)

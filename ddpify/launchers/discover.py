@@ -20,6 +20,7 @@ _PAST = re.compile(r"(?:change|history|news|release)", re.IGNORECASE)  # what wa
 _SHEBANG = re.compile(rb"#!.*\b(?:ba|da|z|k)?sh\b")
 _SKIPPED = frozenset(("node_modules", "site-packages", "__pycache__", "venv", "env", "virtualenv"))
 _MADE_NAME = r"\$[({]?\w+[)}]?[\w-]*\.py\b"  # main_$task.py
+_QUOTABLE, _QUOTES = re.compile(r"\W"), r"[\"'\\]*"  # my\ train.py, 'it'"'"'s.py'
 _DEPTH = 6
 _LARGEST = 512 * 1024
 
@@ -63,7 +64,8 @@ def _mentions(entries: Collection[str]) -> re.Pattern[bytes] | None:
         name = posixpath.basename(entry)
         stem = posixpath.basename(posixpath.dirname(entry)) if name == "__main__.py" else name
         module = re.escape(stem.removesuffix(".py"))
-        parts.append(rf"(?<![\w-]){re.escape(name)}\b|-\w*m\s*(?:\\\s+)?(?:[\w.]+\.)?{module}\b")
+        shown = _QUOTABLE.sub(lambda found: _QUOTES + re.escape(found[0]) + _QUOTES, name)
+        parts.append(rf"(?<![\w-]){shown}\b|-\w*m\s*(?:\\\s+)?(?:[\w.]+\.)?{module}\b")
     return re.compile("|".join((*parts, _MADE_NAME)).encode()) if parts else None
 
 

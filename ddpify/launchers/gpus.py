@@ -31,7 +31,7 @@ def gpus_of(script: Script, command: Command, start: int) -> Gpus:
     if _unset(script):
         return Gpus()
     every = [a for a in script.assignments if a.name == VARIABLE]
-    certain = [a for a in every if _always_before(script, a, command)]
+    certain = [a for a in every if always_before(script, a, command)]
     if not certain:
         return Gpus()
     if len(every) == 1:
@@ -97,7 +97,7 @@ def _unset(script: Script) -> bool:
     )
 
 
-def _always_before(script: Script, assignment: Assignment, command: Command) -> bool:
+def always_before(script: Script, assignment: Assignment, command: Command) -> bool:
     """Whether ``assignment`` has been made whenever ``command`` runs."""
     if assignment.start > command.node.start_byte:
         return False

@@ -166,6 +166,51 @@ def test_arguments_of_the_present_line_are_taken_over(tmp_path: Path) -> None:
     assert "--rdzv-conf=read_timeout=900,join_timeout=900" in line
 
 
+def test_a_program_that_a_variable_names_is_known_by_its_arguments(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "train.py").write_text(RANKS)
+    (tmp_path / "go.sh").write_text("cd tools\nPROGRAM=train.py\npython $PROGRAM --lr 2\n")
+    text = written(tmp_path, "torchrun", "tools/train.py").replace("exec", "pwd; exec")
+    shown = torchrun_line(tmp_path, text, tmp_path)
+    assert shown[0] == str(tmp_path / "tools")
+    assert shown[-3:] == ["train.py", "--lr", "2"]
+
+
+def test_a_line_that_is_not_understood_is_named(tmp_path: Path) -> None:
+    project(tmp_path, go_sh='eval "python main.py --lr 2"\n')
+    text = written(tmp_path, "torchrun")
+    assert "# Not taken over from go.sh:1, for the shell fills it in: the whole line\n" in text
+
+
+ENVIRONMENT = """export MODE=off PATHS=/data/$USER
+KIND='a b$'
+export KIND
+if [ -n "$1" ]; then export MAYBE=1; fi
+CUDA_VISIBLE_DEVICES=0,1 env ONE=1 NOW=$(date) python main.py --lr 2
+"""
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_the_environment_of_the_present_line_is_taken_over(launcher: str, tmp_path: Path) -> None:
+    """Where its values are known; the others, and what start files decide, are named."""
+    text = written(project(tmp_path, go_sh=ENVIRONMENT), launcher)
+    words = " ".join(text.replace("#", "").split())
+    named = "for the shell fills it in: PATHS=/data/$USER, MAYBE=1, NOW=$(date) "
+    assert named in words
+    assert "for it is decided here: CUDA_VISIBLE_DEVICES=0,1 " in words
+    assert max(map(len, text.splitlines())) <= 100
+    known = {"MODE": "off", "KIND": "a b$", "ONE": "1"}
+    if launcher == "kubernetes":
+        _, job = yaml.safe_load_all(text)
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        values = {one["name"]: one["value"].replace("$$", "$") for one in container["env"]}
+        assert values == known | {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "WARN"}
+    elif launcher == "torchx":
+        assert f"--env {shlex.quote('MODE=off,KIND=a b$,ONE=1')}\n" in text
+    else:
+        assert {f"export {k}={shlex.quote(v)}" for k, v in known.items()} <= set(text.splitlines())
+
+
 def test_a_script_is_believed_before_a_readme(tmp_path: Path) -> None:
     project(tmp_path, scripts__train_sh="python main.py --lr 2\n")
     (tmp_path / "README.md").write_text("```bash\npython main.py --lr 1\n```\n")
@@ -199,12 +244,20 @@ def test_several_programs_have_a_file_each(tmp_path: Path) -> None:
     assert [file.path for file in files] == ["run_main_3_nodes.sh", "run_gan_3_nodes.sh"]
 
 
-def test_programs_of_one_name_have_a_file_each(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "train.py").write_text(RANKS)
-    files = start_files(tmp_path, ("a/train.py", "b/train.py"), Settings(launcher="torchrun"))
-    assert [file.path for file in files] == ["run_a-train_2_nodes.sh", "run_b-train_2_nodes.sh"]
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_programs_of_one_name_have_a_file_and_a_name_each(launcher: str, tmp_path: Path) -> None:
+    """A Job of the same name would take the other's place in the cluster."""
+    entries = ("a/train.py", "b/train.py", "b-train.py", "b/c/x.py", "b-c/x.py", "b-c-x-2.py")
+    for entry in entries:
+        (tmp_path / entry).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / entry).write_text(RANKS)
+    files = start_files(tmp_path, entries, Settings(launcher=launcher))  # type: ignore[arg-type]
+    stems = ["a-train", "b-train", "b-train-2", "b-c-x", "b-c-x-3", "b-c-x-2"]
+    assert [re.sub(r"_2_nodes.*", "", file.path) for file in files] == [f"run_{n}" for n in stems]
+    if launcher == "kubernetes":
+        whole = [part for file in files for part in yaml.safe_load_all(file.text)]
+        names = [part["metadata"]["name"] for part in whole]
+        assert names == [stem for stem in stems for _ in ("Service", "Job")]
 
 
 def test_without_a_head_nothing_is_started(tmp_path: Path) -> None:
@@ -278,7 +331,8 @@ def test_words_that_shells_and_kubernetes_read_arrive_as_they_are(tmp_path: Path
     (tmp_path / "my tools").mkdir()
     entry = "my tools/01 it's.py"
     (tmp_path / entry).write_text("print(1)\n")
-    (tmp_path / "go.sh").write_text(f'python "{entry}" {shlex.join(ODD)} --x "$(cat\nfalse\n)"\n')
+    line = f'python {shlex.join([entry, *ODD])} --x "$(cat\nfalse\n)"\n'
+    (tmp_path / "go.sh").write_text(line)
     expected = [entry, *ODD]
     line = torchrun_line(tmp_path, written(tmp_path, "torchrun", entry), tmp_path)
     assert "\n".join(line).endswith("\n".join(expected))

@@ -57,6 +57,13 @@ def test_scripts_that_mention_an_entry_are_found(project: Path) -> None:
     assert discover(project, ["main.py"]) == tuple(sorted(FOUND))
 
 
+def test_a_name_may_be_quoted_in_pieces(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text("""python '01 it'"'"'s.py' --lr 1\n""")
+    (tmp_path / "b.sh").write_text("python 01\\ it\\'s.py\n")
+    (tmp_path / "c.sh").write_text("python 'it'\n")
+    assert discover(tmp_path, ["01 it's.py"]) == ("a.sh", "b.sh")
+
+
 def test_packages_are_found_by_their_module_name(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("python -m pkg.train\n")
     assert discover(tmp_path, ["pkg/train/__main__.py"]) == ("run.sh",)
