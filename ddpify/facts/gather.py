@@ -28,13 +28,15 @@ from ddpify.facts.sized import model_shapes
 from ddpify.facts.texts import Tellers, told
 from ddpify.facts.values import Kind, Thing
 from ddpify.facts.within import Within, within
+from ddpify.names import INSTALLED
 from ddpify.project import Project
 from ddpify.python import libraries
 from ddpify.roots import beyond
 from ddpify.source import Site
 
 # What a part of a model cannot come from without our seeing what it is.
-_READ: Final = sys.stdlib_module_names | libraries.WITHOUT_LAYERS | {"builtins", "torch"}
+_OURS: Final = INSTALLED.partition(".")[0]  # helpers have no layers
+_READ: Final = sys.stdlib_module_names | libraries.WITHOUT_LAYERS | {"builtins", "torch", _OURS}
 
 
 def gather(project: Project, target: Machine, models: tuple[Model, ...], status: Status) -> Facts:

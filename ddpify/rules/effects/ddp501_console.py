@@ -68,6 +68,7 @@ _OVERRIDES = """class Loud(nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(16, 4)
+        print("made")  # DDP501
 
     def train(self, mode=True):
         print("mode", mode)  # DDP501

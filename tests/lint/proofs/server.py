@@ -7,6 +7,7 @@ runs after ``HARD`` seconds is killed. As under torchrun, a rank that fails take
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import json
@@ -53,6 +54,8 @@ def run(script: Path, wrappers: list[DistributedDataParallel]) -> dict[str, list
     port = free_port()
     ranks = [fork(script, rank, port, wrappers) for rank in (0, 1)]
     codes = wait(ranks)
+    for pid in ranks:
+        end_group(pid)
     answer: dict[str, list[str | int]] = {"codes": [codes[pid] for pid in ranks]}
     for suffix in ("out", "err", "weights"):
         files = [script.with_name(f"{rank}.{suffix}") for rank in (0, 1)]
@@ -78,6 +81,7 @@ def fork(script: Path, rank: int, port: str, wrappers: list[DistributedDataParal
     pid = os.fork()
     if pid:
         return pid
+    os.setpgid(0, 0)
     try:
         os.chdir(script.parent)
         for fd, suffix in ((1, "out"), (2, "err")):
@@ -93,6 +97,12 @@ def fork(script: Path, rank: int, port: str, wrappers: list[DistributedDataParal
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # past torch's exit race, and past this server's own code
+
+
+def end_group(rank: int) -> None:
+    """What a rank has started keeps its ports, and other programs are written for the same."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(rank, signal.SIGKILL)
 
 
 def execute(script: Path) -> int:
@@ -118,7 +128,7 @@ def wait(ranks: list[int]) -> dict[int, int]:
                 deadline = min(deadline, time.monotonic() + GRACE)
         elif time.monotonic() > deadline:
             for left in set(ranks) - codes.keys():
-                os.kill(left, signal.SIGKILL)
+                end_group(left)
             deadline = float("inf")
         else:
             time.sleep(0.02)
