@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import unicodedata
 from typing import TextIO
 
 WIDTH = 100  # where nobody says how wide lines may be, and the longest that reads well
 _NARROWEST = 40
+_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
 
 
 def is_live(stream: TextIO) -> bool:
@@ -30,3 +33,10 @@ def width() -> int:
     import shutil
 
     return max(_NARROWEST, min(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns))
+
+
+def block(text: str) -> str:
+    """Lines without escapes and control characters, as a browser or a terminal may have them."""
+    plain = _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4))
+    kept = (c if c == "\n" or unicodedata.category(c) not in ("Cc", "Cs") else "�" for c in plain)
+    return "".join(kept)

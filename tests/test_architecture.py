@@ -248,7 +248,9 @@ OURS: dict[str, set[str]] = {
     "verify.scalars": {"verify.evidence", "verify.interpreter"},
     "verify.checks": VERIFY | {"names"},
     "verify.causes": VERIFY | {"rules.registry", "rules.base"},
-    "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "links", "names"},
+    "verify.report": VERIFY
+    | DATA
+    | {"report", "verify.report", "__version__", "links", "names", "terminal"},
     "verify.pairing": {
         "advice.undivided",
         "facts.model",

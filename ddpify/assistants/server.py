@@ -20,6 +20,7 @@ from ddpify.assistants.words import ABOUT, TOOLS
 from ddpify.names import HEADER_PREFIX
 
 _FAILED = 2  # the exit code of an error or a refusal
+_UNFIT = (Refused, OSError, ValueError)  # the latter of a NUL, half a character, megabytes
 Paths = Annotated[
     list[str],
     Field(min_length=1, description="The script that is run, what starts it, or the folder."),
@@ -82,8 +83,8 @@ class Tools:
         flags += ["--force"] * force
         try:
             where = f"--output={self._folders.path(output)}" if output else "--inplace"
-        except Refused as error:
-            return _refusal(str(error))
+        except _UNFIT as error:
+            return _refusal(_why(error))
         return await self._run(ctx, ["migrate", "--format=json", where, *flags], paths)
 
     async def check(
@@ -113,8 +114,8 @@ class Tools:
     ) -> CallToolResult:
         try:
             original = self._baseline(baseline)
-        except Refused as error:
-            return _refusal(str(error))
+        except _UNFIT as error:
+            return _refusal(_why(error))
         flags = _flags(nproc=nproc, steps=steps, neutralise=neutralise, timeout=timeout)
         flags += _flags(baseline=original, python=self._python)
         flags += ["--distributed-only"] * distributed_only
@@ -141,13 +142,13 @@ class Tools:
         async def tell(seconds: float, said: str) -> None:
             await ctx.report_progress(seconds, message=said or f"{seconds:.0f} s")
 
+        own = ["--", *arguments] if arguments else []
         try:
             found = [self._folders.project(path) for path in paths]
-        except Refused as error:
-            return _refusal(str(error))
-        folder = self._folders.top(found[0]) if found else self._folders.tops[0]
-        own = ["--", *arguments] if arguments else []
-        ran = await run([*command, *map(str, found), *own], folder, tell)
+            folder = self._folders.top(found[0]) if found else self._folders.tops[0]
+            ran = await run([*command, *map(str, found), *own], folder, tell)
+        except _UNFIT as error:
+            return _refusal(_why(error))
         return _answer(ran, leave)
 
 
@@ -198,6 +199,14 @@ def _answer(ran: Ran, leave: Sequence[str]) -> CallToolResult:
         structured_content=document,
         is_error=failed,
     )
+
+
+def _why(error: Exception) -> str:
+    """One sentence, without the text that the system did not take: it may be megabytes long."""
+    if isinstance(error, Refused):
+        return str(error)
+    cause = getattr(error, "strerror", None) or getattr(error, "reason", None) or error
+    return f"the command cannot be started with these arguments: {cause}"
 
 
 def _refusal(text: str) -> CallToolResult:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from ddpify.terminal import block
+
 if TYPE_CHECKING:
     from ddpify.outcome import Outcome
     from ddpify.settings import Settings
@@ -23,8 +25,8 @@ class Stop(click.ClickException):
     exit_code = FAILED
 
     def show(self, file: object = None) -> None:
-        """Print the sentence."""
-        click.echo(f"ddpify: {self.message}", err=True)
+        """Print the sentence; a path or a program's error in it must not steer the terminal."""
+        click.echo(f"ddpify: {block(self.message)}", err=True)
 
 
 _UNIX = ("fcntl", "pty", "termios")

@@ -16,6 +16,7 @@ from mcp.types import CallToolResult
 
 from ddpify import cli, schemas
 from ddpify.assistants import running, server
+from ddpify.assistants.folders import Confines
 from ddpify.assistants.running import Ran
 from ddpify.assistants.words import TOOLS
 from tests.projects import put_fixture
@@ -180,6 +181,39 @@ def test_arguments_become_flags(name: str, tmp_path: Path, monkeypatch: pytest.M
     described = ask(tmp_path, lambda client: client.list_tools()).tools
     (tool,) = (one for one in described if one.name == name)
     assert set(tool.input_schema["properties"]) == set(ASKED[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "given"),
+    [
+        ("check", "select", ["DDP\0"]),
+        ("plan", "arguments", ["\0"]),
+        ("rule", "code", "\0"),
+        ("rule", "code", "\ud800"),
+        ("rule", "code", "D" * 3_000_000),
+        ("check", "paths", ["a" * 5000]),
+        ("check", "paths", ["\ud800"]),
+        ("migrate", "output", "a" * 5000),
+        ("verify", "baseline", "a" * 5000),
+    ],
+)
+def test_what_no_command_can_be_given_is_refused(
+    name: str, key: str, given: object, tmp_path: Path
+) -> None:
+    """By a sentence, not by an exception of the method; it is not printed at such length."""
+    (tmp_path / "main.py").write_text(REFUSED)
+    tools = server.Tools(Confines([tmp_path]))
+    needed: dict[str, dict[str, object]] = {
+        "plan": {"path": "main.py"},
+        "migrate": {"paths": ["main.py"]},
+        "verify": {"script": "main.py"},
+    }
+    asked = {**needed.get(name, {}), key: given}
+    told = refusal(anyio.run(lambda: getattr(tools, name)(None, **asked)))
+    assert told.startswith("ddpify: the command cannot be started with these arguments: ")
+    assert "\n" not in told
+    assert len(told) < 200
+    told.encode()
 
 
 def test_an_interrupted_command_ends_by_itself(

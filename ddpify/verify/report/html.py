@@ -16,6 +16,7 @@ from ddpify import __version__
 from ddpify.links import rule_page
 from ddpify.names import HEADER_PREFIX
 from ddpify.report.hunks import FileDiff, file_diffs
+from ddpify.terminal import block
 from ddpify.verify.checks.pairs import Worst
 from ddpify.verify.recording import RunRecord
 from ddpify.verify.report import charts, series, tables, words
@@ -84,7 +85,7 @@ def render(verification: Verification) -> str:
     )
     environment.filters.update(
         line=words.printable,
-        block=words.block,
+        block=block,
         size=words.size,
         duration=words.duration,
         rule_page=rule_page,
@@ -194,7 +195,7 @@ def _outputs(verification: Verification) -> Iterator[ProcessText]:
 
 
 def _tail(text: str) -> str:
-    lines = words.block(text).splitlines()
+    lines = block(text).splitlines()
     kept = [f"{line[:_LONGEST]}…" if len(line) > _LONGEST else line for line in lines]
     if len(kept) <= _LAST_LINES:
         return "\n".join(kept)

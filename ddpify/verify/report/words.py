@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
-import unicodedata
 from collections.abc import Sequence
 
+from ddpify.terminal import block
 from ddpify.verify.options import NOISES
 from ddpify.verify.recording import RunRecord
 from ddpify.verify.verdict import Check, Verdict, Verification
-
-_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
 
 
 def verdict(verification: Verification) -> str:
@@ -117,13 +114,6 @@ def plural(number: int, noun: str) -> str:
 def printable(text: str) -> str:
     """One line without control characters: a program's output must not steer the terminal."""
     return " ".join(block(text).split())
-
-
-def block(text: str) -> str:
-    """Lines without escapes and control characters, as a browser or a terminal may have them."""
-    plain = _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4))
-    kept = (c if c == "\n" or unicodedata.category(c) not in ("Cc", "Cs") else "�" for c in plain)
-    return "".join(kept)
 
 
 def number(value: float, digits: int = 4) -> str:
