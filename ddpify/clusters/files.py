@@ -10,7 +10,7 @@ from types import ModuleType
 from ddpify import discover
 from ddpify.clusters import kubernetes, slurm, torchrun, torchx
 from ddpify.clusters.model import ClusterJob, StartFile, stems
-from ddpify.clusters.sealing import is_ours, is_untouched, sealed
+from ddpify.clusters.sealing import is_untouched, program_of, sealed
 from ddpify.clusters.taken import taken
 from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Change, PlannedEdit
@@ -42,7 +42,7 @@ def start_files(root: Path, entries: Sequence[str], settings: Settings) -> tuple
         which = "" if len(entries) == 1 else f"{stem}_"
         path = f"run_{which}{job.size.replace(' ', '_')}{kind.SUFFIX}"
         command = _command(settings.launcher, path)
-        found.append(StartFile(path, sealed(kind.text(job, path)), command))
+        found.append(StartFile(path, sealed(kind.text(job, path), entry), command))
     return tuple(found)
 
 
@@ -59,7 +59,8 @@ def _command(launcher: str, path: str) -> str:
 def with_start_files(outcome: Outcome, settings: Settings) -> Outcome:
     """The outcome, with the start files of its entries as further changes.
 
-    A file of that name which ddpify did not write is a refusal, one that was edited since stays.
+    A file of that name which ddpify did not write, or for another program, is a refusal; one that
+    was edited since stays.
     """
     if outcome.refusals or not settings.launcher:
         return outcome
@@ -106,9 +107,11 @@ def change_of(root: Path, file: StartFile) -> Change | Note | Refusal | None:
     if text == file.text:
         return None
     site = Site(file.path, _TOP)
-    if not is_ours(text):
-        said = "was not written by ddpify and is not overwritten; move it, or choose another"
-        return Refusal(f"{file.path}: {said} --launcher or --nodes", site)
+    program = program_of(text)
+    if program is None or program != program_of(file.text):
+        said = f"starts {program}" if program else "was not written by ddpify"
+        mend = "and is not overwritten; move it, or choose another --launcher or --nodes"
+        return Refusal(f"{file.path}: {said} {mend}", site)
     if not is_untouched(text):
         return Note(site, "was edited since ddpify wrote it, and stays; delete it for a new one")
     return Change(file.path, before, file.text.encode(), ())

@@ -1,4 +1,4 @@
-"""Whether a start file is as ddpify wrote it: only then may it be written anew."""
+"""Whether a start file is as ddpify wrote it, and of which program: else it is left alone."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import hashlib
 import re
 
 _MARK = "# ddpify start file "
-_LINE = re.compile(rf"^{_MARK}([0-9a-f]{{12}}): .*\n", re.MULTILINE)
-_SAYS = "renewed by ddpify as long as nobody edits it; then it is yours."
+_LINE = re.compile(rf"^{_MARK}([0-9a-f]{{12}}) of (.*): .*\n", re.MULTILINE)
+_SAYS = "renewed by ddpify until somebody edits it."
 
 
-def sealed(text: str) -> str:
-    """A text with the line that seals it, behind the interpreter's if it has one."""
+def sealed(text: str, entry: str) -> str:
+    """The text that starts a program, with the line that seals it (behind the interpreter's)."""
     first, rest = text.split("\n", 1) if text.startswith("#!") else ("", text)
     head = f"{first}\n" if first else ""
-    return f"{head}{_MARK}{_seal(text)}: {_SAYS}\n{rest}"
+    return f"{head}{_MARK}{_seal(text)} of {entry}: {_SAYS}\n{rest}"
 
 
-def is_ours(text: str) -> bool:
-    """Whether ddpify wrote it, whoever has edited it since."""
-    return _LINE.search(text[:500]) is not None
+def program_of(text: str) -> str | None:
+    """Which program ddpify wrote it for, whoever has edited it since; None: not ddpify's."""
+    found = _LINE.search(text[:500])
+    return found and found.group(2)
 
 
 def is_untouched(text: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ddpify import launchers
 from ddpify.clusters.environment import known_value, variables
 from ddpify.clusters.model import Taken
-from ddpify.clusters.sealing import is_ours
+from ddpify.clusters.sealing import program_of
 from ddpify.launchers.discover import LauncherKind
 from ddpify.launchers.embedded import EmbeddedPiece
 from ddpify.launchers.model import Gpus, Launch
@@ -44,7 +44,7 @@ def taken(root: Path, entry: str, files: Sequence[str]) -> Taken:
 def _every(root: Path, entry: str, files: Sequence[str]) -> Iterator[tuple[bool, Taken]]:
     for path in launchers.discover(root, (entry,)):
         text = (root / path).read_bytes().decode("utf-8", "surrogateescape")
-        if is_ours(text):
+        if program_of(text):
             continue
         shown = launchers.kind_of(path) is LauncherKind.MARKDOWN
         for piece, launch in launches(path, text, (entry,), files):

@@ -29,7 +29,10 @@ def with_table(root: Path, table: Mapping[str, object]) -> tuple[bytes | None, b
     """
     _check_free(root)
     file = root / NAME
-    before = file.read_bytes() if file.exists() else None
+    try:
+        before = file.read_bytes() if file.exists() else None
+    except OSError as error:
+        raise TableThere(f"{file}: cannot be read ({error.strerror})") from error
     text = (before or b"").decode()
     newline = "\r\n" if "\r\n" in text else "\n"
     gap = "" if not text else newline if text.endswith("\n") else newline * 2
@@ -46,6 +49,8 @@ def _check_free(root: Path) -> None:
         held = toml(found).get("tool", {}).get("ddpify") if found else None
     except SettingsError as error:
         raise TableThere(str(error)) from error
+    if held is not None and not isinstance(held, Mapping):
+        raise TableThere(f"{found}: [tool.ddpify] must be a table")
     if held is not None:
         said = ", ".join(f"{key} = {_value(value)}" for key, value in held.items()) or "nothing"
         raise TableThere(f"{found}: has [tool.ddpify] already, with {said}; change it there")

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from ddpify import cli
-from ddpify.clusters.files import start_files
+from ddpify.clusters.files import change_of, start_files
+from ddpify.outcome import Refusal
 from ddpify.settings import LAUNCHERS, Settings
 from tests.clusters.projects import RANKS, SCRIPT, bash, commands, migrate, project
 
@@ -234,6 +235,20 @@ def test_it_runs_where_it_ran(script: str, folder: str, program: list[str], tmp_
     shown = torchrun_line(tmp_path, text, tmp_path)
     assert shown[0] == str(tmp_path / folder)
     assert shown[-len(program) :] == program
+
+
+def test_a_file_that_starts_another_program_stays(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.py").write_text(RANKS)
+    choices = Settings(launcher="torchrun")
+    (first,) = start_files(tmp_path, ("a/train.py",), choices)
+    (tmp_path / first.path).write_text(first.text)
+    (second,) = start_files(tmp_path, ("b/train.py",), choices)
+    refused = change_of(tmp_path, second)
+    assert isinstance(refused, Refusal)
+    assert refused.message.startswith("run_2_nodes.sh: starts a/train.py and is not overwritten")
+    assert change_of(tmp_path, first) is None
 
 
 def test_several_programs_have_a_file_each(tmp_path: Path) -> None:

@@ -176,6 +176,7 @@ def test_the_text_of_a_pyproject_stays(text: str) -> None:
         ),
         pytest.param("tool = { black = {} }\n", "nothing can be added", id="an inline table"),
         pytest.param("[tool\n", "cannot be read", id="no TOML"),
+        pytest.param("[tool]\nddpify = 3\n", "must be a table", id="no table"),
     ],
 )
 def test_what_cannot_be_added_to_is_refused(
@@ -189,6 +190,12 @@ def test_what_cannot_be_added_to_is_refused(
     assert error.startswith("ddpify: ")
     assert said in error
     assert (sorted(os.listdir()), Path("pyproject.toml").read_text()) == (before, text)
+
+
+def test_a_pyproject_that_is_a_folder_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("pyproject.toml").mkdir()
+    assert cli.main(["init", "--yes"]) == 2
+    assert "pyproject.toml: cannot be read (Is a directory)" in capsys.readouterr().err
 
 
 def test_hooks_that_are_there_stay(capsys: pytest.CaptureFixture[str]) -> None:
