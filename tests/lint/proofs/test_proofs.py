@@ -33,6 +33,10 @@ ABSENT = (
 )
 # Correct where they are at home, and not to be run as two ranks without arguments.
 ELSEWHERE = {
+    "accelerate/g05_near_nothing_to_train": "is wrapped all the same on CPUs",
+    "accelerate/g05_near_relu_given_to_it": "is wrapped all the same on CPUs",
+    "accelerate/k05_near_frozen_in_a_loop": "is wrapped all the same on CPUs",
+    "accelerate/k05_near_frozen_teacher": "is wrapped all the same on CPUs",
     "accelerate/l15_near_clips_shards": "shards on a GPU alone",
     "collectives/c01_near_file_before_training": "waits for a file that somebody makes",
     "collectives/c01_near_hook_of_old_lightning": "is of Lightning 1",
