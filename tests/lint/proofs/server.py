@@ -89,6 +89,7 @@ def fork(script: Path, rank: int, port: str, wrappers: list[DistributedDataParal
         sys.stdin = io.StringIO("y\n" * 9)  # who answers: this server's own brings the next script
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")
         os.environ.update(LOCAL_WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT=port)
+        os.environ["ACCELERATE_USE_CPU"] = "1"  # else, without a GPU, its ranks are not joined
         code = execute(script)
         Path(f"{rank}.weights").write_text(weights(wrappers))
     except BaseException:
