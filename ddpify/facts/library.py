@@ -199,9 +199,10 @@ def _partial(call: Call) -> Value:
 
 def environment(m: Machine, f: Frame, key: Value | None, site: Site) -> Value:
     """A read of ``os.environ``."""
-    if key is not None and key.known and key.const in RANK_VARIABLES:
-        return one(m.make(Kind.RANK, f, site, str(key.const)))
-    return NOTHING
+    name = str(key.const) if key is not None and key.known else ""
+    if name == "WORLD_SIZE":
+        return one(m.make(Kind.WORLD, f, site, name))
+    return one(m.make(Kind.RANK, f, site, name)) if name in RANK_VARIABLES else NOTHING
 
 
 def _function_result(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value:

@@ -39,7 +39,7 @@ def routes(m: Machine, models: Iterable[Model]) -> dict[Site, tuple[Site, bool]]
         values = [value for value in (backward.receiver, *backward.args) if value is not None]
         outputs = {output for value in values for output in behind(flat_deps(value))}
         for born in trained:
-            ours = [one for one in calls if born in _models(one.call)]
+            ours = [one for one in calls if born in one.models]
             behind_it = [one for one in ours if one.output in outputs]
             sites = {one.call.site for one in behind_it if one.goes_around}
             if sites and _is_one_pass(behind_it, ours, backward):
@@ -55,16 +55,21 @@ class _Pass:
 
     output: Thing
     call: Call
+    models: frozenset[Site]
     goes_around: bool
 
 
 def _calls(m: Machine) -> list[_Pass]:
     """Each as it was recorded: once for a place, though it is read in several rounds."""
     recorded = {_place(call): call for call in roles.calls_of(m)}
-    found = {f.output: (f.call, False) for f in roles.forwards_of(m)}
-    made = ((thing, thing.detail(Bypass)) for thing in m.made(Kind.FORWARD))
-    found |= {thing: (detail.call, True) for thing, detail in made if detail is not None}
-    passes = [_Pass(o, recorded.get(_place(c), c), around) for o, (c, around) in found.items()]
+    found = {f.output: (f.call, _born([f.model]), False) for f in roles.forwards_of(m)}
+    for thing in m.made(Kind.FORWARD):
+        if (detail := thing.detail(Bypass)) is not None:
+            found[thing] = (detail.call, _born(_models(detail.call)), True)
+    passes = [
+        _Pass(output, recorded.get(_place(call), call), models, around)
+        for output, (call, models, around) in found.items()
+    ]
     return [one for one in passes if not one.call.where.no_grad]
 
 
@@ -91,9 +96,12 @@ def _is_one_pass(calls: list[_Pass], ours: list[_Pass], backward: Call) -> bool:
     return all(one.output in given for one in ordered[:-1])
 
 
-def _models(call: Call) -> set[Site]:
-    things = call.receiver.of(Kind.MODEL, Kind.WRAPPED) if call.receiver is not None else ()
-    return {roles.whole(thing).born for thing in things}
+def _models(call: Call) -> tuple[Thing, ...]:
+    return call.receiver.of(Kind.MODEL, Kind.WRAPPED) if call.receiver is not None else ()
+
+
+def _born(models: Iterable[Thing]) -> frozenset[Site]:
+    return frozenset(roles.whole(model).born for model in models)
 
 
 def _is_routable(one: _Pass) -> bool:

@@ -109,6 +109,15 @@ METHODS = [
         id="decorated",
     ),
     pytest.param("", "net.also(x, y)", REFUSED, id="kept-in-an-attribute"),
+    pytest.param(
+        "def loss(self, x):\n    return self.head(x).norm()",
+        "F.cross_entropy(net(x), y) + net.loss(x)",
+        REFUSED,
+        id="beside-a-forward",
+    ),
+    pytest.param(
+        "", "F.cross_entropy(net(x), y) + net.head(x).norm()", REFUSED, id="a-layer-beside-a-forward"
+    ),
 ]
 
 

@@ -132,7 +132,14 @@ def at_once(run: Run, call: RankCall) -> bool:
         for one in run.calls
         if since <= one.order < call.order and _meets(one) and not exclusive(one, call)
     ]
-    return len({sum(bool(one.ranks & rank) for one in between) for rank in (RANK0, RANK1)}) == 1
+    first, other = (sum(bool(one.ranks & rank) for one in between) for rank in (RANK0, RANK1))
+    # Others who wait let rank 0 go first. Where it waits, and they never come, that is a bug apart.
+    return first == other or (
+        first > other
+        and not any(
+            one.ranks == RANK1 and _meets(one) for one in run.calls if one.order > call.order
+        )
+    )
 
 
 def one_was_first(run: Run, call: RankCall) -> bool:
