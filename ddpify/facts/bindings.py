@@ -74,6 +74,18 @@ def gone_over(tree: Tree, node: ast.Name) -> Comprehension | None:
     return None
 
 
+def is_each(tree: Tree, node: ast.AST) -> bool:
+    """Whether a comprehension around an expression evaluates it for each that it goes over."""
+    inside = node
+    for above in tree.ancestors(node):
+        if isinstance(above, ast.stmt):
+            return False
+        if isinstance(above, Comprehension) and inside is not above.generators[0]:
+            return True
+        inside = above
+    return False
+
+
 def _binds(over: Comprehension, name: str, inside: ast.AST) -> bool:
     """Whether a comprehension binds a name in a part of it: what it goes over is read before."""
     targets = (one.target for one in over.generators)

@@ -37,18 +37,21 @@ Look = Callable[[ClassInfo], dict[str, OwnPart]]
 
 
 def passed_by(
-    info: ClassInfo, look: Look, omitted: dict[str, object] | None = None, again: bool = False
+    info: ClassInfo,
+    look: Look,
+    omitted: dict[str, object] | None = None,
+    chosen: frozenset[str] = frozenset(),
 ) -> str:
     """Why a forward of a class may pass by a part that has parameters; "" where none is.
 
     ``look`` gives the parts of a class, ``omitted`` are arguments that no call which trains gives,
-    with their defaults. ``again``: of several calls before one backward, each may use other parts.
+    with their defaults. ``chosen`` are arguments by which several calls before one backward use
+    other parts each, and together all.
     """
     node, parts = method(info, "forward"), look(info)
     if node is None:
         return _OPEN if _is_chosen(info) else ""
-    reading = _Uses(info, look, omitted or {})
-    reading.spared = {one.arg for one in node.args.args} if again and omitted is not None else set()
+    reading = _Uses(info, look, omitted or {}, spared=set(chosen))
     used = reading.of_method(node)
     if _ALL in used:
         return ""

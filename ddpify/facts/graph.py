@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.facts import roles
+from ddpify.facts.bindings import is_each
 from ddpify.facts.certain_parts import passed_by
 from ddpify.facts.chance import is_left_to_chance
 from ddpify.facts.constructed import OwnPart, method, own, parts_of_class, stored
-from ddpify.facts.events import Forward
+from ddpify.facts.events import Call, Forward
 from ddpify.facts.gradients import behind
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.norms import built, by_class
@@ -35,7 +36,7 @@ _ENCODERS: Final = ("transformers.", "pytorch_transformers.", "pytorch_pretraine
 def repeated(m: Machine) -> frozenset[Site]:
     """Models that are called at several places before one backward, or by a function that is."""
     found: set[Site] = set()
-    for forwards in _before_backwards(m):
+    for _, forwards in _before_backwards(m):
         places: dict[Site, set[tuple[Site, ...]]] = {}
         for forward in forwards:
             place = (*forward.call.where.stack, forward.call.site)
@@ -44,19 +45,37 @@ def repeated(m: Machine) -> frozenset[Site]:
     return frozenset(found)
 
 
-def _before_backwards(m: Machine) -> Iterator[set[Forward]]:
-    """Of each backward the forwards that it goes back through."""
+def several(m: Machine) -> frozenset[Site]:
+    """Models that are called more than once before one backward: those, or in a loop before it."""
+    return repeated(m) | {
+        roles.whole(forward.model).born
+        for backward, forwards in _before_backwards(m)
+        for forward in forwards
+        if _is_looped(m, forward.call, backward)
+    }
+
+
+def _is_looped(m: Machine, call: Call, backward: Call) -> bool:
+    loops = {loop.site for loop in call.where.loops()}
+    if loops - {loop.site for loop in backward.where.loops()}:
+        return True
+    trees = ((m.tree(site.path), site) for site in call.way)
+    return any(is_each(tree, node) for tree, site in trees if (node := tree.expression(site)))
+
+
+def _before_backwards(m: Machine) -> Iterator[tuple[Call, set[Forward]]]:
+    """Each backward, with the forwards that it goes back through."""
     by_output = {f.output: f for f in roles.forwards_of(m)}
     for call in roles.backwards(roles.calls_of(m)):
         values = [value for value in (call.receiver, *call.args) if value is not None]
         outputs = {o for value in values for o in behind(flat_deps(value))}
-        yield {by_output[output] for output in outputs if output in by_output}
+        yield call, {by_output[output] for output in outputs if output in by_output}
 
 
 def unused(m: Machine, things: tuple[Thing, ...]) -> str:
     """Why some parameters may get no gradient in a step; "" when nothing suggests it."""
     born = {t.born for t in things}
-    trained = {forward.call.site for forwards in _before_backwards(m) for forward in forwards}
+    trained = {forward.call.site for _, found in _before_backwards(m) for forward in found}
     for forward in roles.forwards_of(m):
         own = roles.whole(forward.model).born in born and forward.call.site in trained
         if own and _drops_output(m, forward):
@@ -69,8 +88,11 @@ def unused(m: Machine, things: tuple[Thing, ...]) -> str:
     told = {
         info: _omitted(info, ours) for thing in things for info in (thing.ref,) if info in parts
     }
-    again = bool(born & repeated(m))
-    return next(filter(None, (_reason(m, info, told.get(info), again) for info in parts)), "")
+    spared = {
+        info: _chosen(info, ours) if born & repeated(m) else frozenset[str]() for info in told
+    }
+    reasons = (_reason(m, one, told.get(one), spared.get(one, frozenset())) for one in parts)
+    return next(filter(None, reasons), "")
 
 
 def _omitted(info: ClassInfo, calls: list[Forward]) -> dict[str, object]:
@@ -86,6 +108,18 @@ def _omitted(info: ClassInfo, calls: list[Forward]) -> dict[str, object]:
         for name, value in defaults.items()
         if name not in given and isinstance(value, ast.Constant)
     }
+
+
+def _chosen(info: ClassInfo, calls: list[Forward]) -> frozenset[str]:
+    """The arguments by which each of several calls surely uses other parts than the others."""
+    forward = method(info, "forward")
+    names = [one.arg for one in forward.args.args] if forward is not None else []
+    given = {name: [f.call.arg(n - 1, name) for f in calls] for n, name in enumerate(names) if n}
+    return frozenset(
+        name
+        for name, values in given.items()
+        if all(value is None or value.known or value.things for value in values)
+    )
 
 
 def _drops_output(m: Machine, forward: Forward) -> bool:
@@ -107,7 +141,9 @@ def classes(m: Machine, things: tuple[Thing, ...]) -> list[ClassInfo]:
     return [i for i, part in found.items() if part.ref is i and part.kind is Kind.MODEL]
 
 
-def _reason(m: Machine, info: ClassInfo, omitted: dict[str, object] | None, again: bool) -> str:
+def _reason(
+    m: Machine, info: ClassInfo, omitted: dict[str, object] | None, chosen: frozenset[str]
+) -> str:
     methods = {n.name: n for n in info.node.body if isinstance(n, ast.FunctionDef)}
     forward, init = method(info, "forward"), methods.get("__init__")
     if forward is not None and any(
@@ -123,7 +159,7 @@ def _reason(m: Machine, info: ClassInfo, omitted: dict[str, object] | None, agai
         found = parts_of_class(m, one)
         return {n: part for n, part in found.items() if one is not info or not _goes_out(m, n)}
 
-    return passed_by(info, look, omitted, again)
+    return passed_by(info, look, omitted, chosen)
 
 
 def _goes_out(m: Machine, name: str) -> bool:

@@ -86,7 +86,9 @@ def _scripts(folder: Path, depth: int) -> Iterator[Path]:
 def _may_hold_scripts(item: os.DirEntry[str]) -> bool:
     if item.name.startswith(".") or item.name in _SKIPPED:
         return False
-    return not Path(item.path, "pyvenv.cfg").exists()
+    return not os.path.exists(
+        os.path.join(item.path, "pyvenv.cfg")
+    )  # nor where it may not be asked
 
 
 def _is_script(item: os.DirEntry[str]) -> bool:

@@ -112,11 +112,15 @@ class Bench:
         """Run the ranks, then the original in their order, then every check."""
         factor = self.options.nproc if self.settings.batch_size == "per-rank" else 1
         distributed = self._distributed()
-        if why := distributed.runs[0].unsupported:
+        first = distributed.runs[0]
+        why = first.unsupported
+        if first.trainer and self.settings.strategy == "fsdp":
+            why = "on this machine its Trainer has ddp in the place of shards"
+        if why:
             raise VerifyError(
                 f"{self.options.script}: {why}, and verify compares one device with ddp"
             )
-        self._order.write_text(json.dumps(self._shuffles(distributed.runs[0])))
+        self._order.write_text(json.dumps(self._shuffles(first)))
         reference = self._reference(factor)
         ratio = _batch_ratio(reference, distributed)
         if self.options.distributed_only and factor == 1 and ratio == self.options.nproc:

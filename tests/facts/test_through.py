@@ -116,7 +116,10 @@ METHODS = [
         id="beside-a-forward",
     ),
     pytest.param(
-        "", "F.cross_entropy(net(x), y) + net.head(x).norm()", REFUSED, id="a-layer-beside-a-forward"
+        "",
+        "F.cross_entropy(net(x), y) + net.head(x).norm()",
+        REFUSED,
+        id="a-layer-beside-a-forward",
     ),
 ]
 

@@ -416,6 +416,16 @@ class TestAsItStands:
         (
             changed(
                 ORIGINAL,
+                (DEVICES, "devices=1,"),
+                ("optim.SGD", "optim.Adam"),
+                ('torch.save(net.state_dict(), OUT / "net.pt")', "pass"),
+            ),
+            ("--strategy=fsdp",),
+            "has ddp in the place of shards",
+        ),
+        (
+            changed(
+                ORIGINAL,
                 ("L.Trainer(\n", "Mine(\n"),
                 ("def main", "class Mine(L.Trainer):\n    pass\n\n\ndef main"),
             ),
@@ -433,7 +443,7 @@ class TestAsItStands:
             "a step that one process leaves out",
         ),
     ],
-    ids=["fsdp", "subclass", "cli", "refused"],
+    ids=["fsdp", "shards", "subclass", "cli", "refused"],
 )  # fmt: skip
 def test_what_cannot_be_compared_is_said(
     text: str,

@@ -199,3 +199,12 @@ def test_a_first_batch_may_be_that_of_rank_0() -> None:
     runs = (taking(ranks()[0], 2, 3, after=(4,)), taking(ranks()[1], 0, 1, after=(5,)))
     check = checked(evidence(runs, one), "evaluation")
     assert check.details == ("pass 0: 2 too many (samples 2, 3)",)
+
+
+def test_a_pass_that_no_run_came_to_the_end_of_is_not_compared() -> None:
+    def begun(run: RunRecord) -> RunRecord:
+        look = Fetch(6, 9.0, 1, 0, (0, 1), ("e0", "e1"), False)
+        return replace(run, status="stopped", events=(*run.events, look))
+
+    check = checked(evidence(tuple(map(begun, ranks())), begun(reference())), "evaluation")
+    assert check.verdict is Verdict.SKIPPED

@@ -33,17 +33,27 @@ _NEVER, _AT_TIMES = "is never used", "is used under a condition only"
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per model that is to be sharded and of which ranks may use other parts."""
-    for model in facts.models if of(settings).shards else ():
-        if model.unused and not _is_alike(facts, model.unused):
-            yield Finding(
-                "DDP308",
-                model.things[0].born,
-                f"{model.unused}: ranks that use other layers in one step would hang, or average"
-                " what does not belong together, as sharded weights are averaged in groups",
-                Severity.ERROR,
-                advice="let each forward use all layers, or use --strategy ddp",
+    """Yield one finding per model whose forwards may use other parts where they must not: with
+    shards, or in one step, in which a wrapper that looks for unused parameters can do so once."""
+    for model in facts.models:
+        if not model.unused or _is_alike(facts, model.unused):
+            continue
+        born = model.things[0].born
+        if of(settings).shards:
+            what = (
+                "ranks that use other layers in one step would hang, or average what does not"
+                " belong together, as sharded weights are averaged in groups"
             )
+            advice = "let each forward use all layers, or use --strategy ddp"
+        elif model.several:
+            what = (
+                "of several forwards before one backward each may leave out other layers: DDP,"
+                " which has to be told of it, would stop with 'marked as ready twice'"
+            )
+            advice = "let each forward use all layers, or one forward do all that a step needs"
+        else:
+            continue
+        yield Finding("DDP308", born, f"{model.unused}: {what}", Severity.ERROR, advice=advice)
 
 
 def _is_alike(facts: Facts, reason: str) -> bool:

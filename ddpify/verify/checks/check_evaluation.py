@@ -64,6 +64,8 @@ def evaluation(c: Comparison) -> Check:
     counts = {len([each for each in own if not each.training]) for own in c.rank_passes}
     if max(counts) != len(wanted):
         details.append(f"{len(wanted)} passes in one process, {max(counts)} on the ranks")
+    if not found and not details:
+        return skipped("evaluation", _TITLE, "the run was stopped in its first evaluation pass")
     how = "whole on every rank" if found and found[0].whole else "shared out over the ranks"
     measured = f"{numbered(len(found), 'pass').replace('passs', 'passes')}, {how}"
     return result("evaluation", _TITLE, bool(details), measured, details)
