@@ -92,6 +92,8 @@ def write_to(
 def _belongings(root: Path, place: Path) -> Belongings:
     if place == root:
         raise WriteError(f"{place}: is the project itself; use --inplace")
+    if root.is_relative_to(place):
+        raise WriteError(f"{place}: holds the project; name a folder of its own for the copy")
     try:
         return belongings(root, place, tracked(root))
     except TooMany as error:

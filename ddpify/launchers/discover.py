@@ -86,9 +86,8 @@ def _scripts(folder: Path, depth: int) -> Iterator[Path]:
 def _may_hold_scripts(item: os.DirEntry[str]) -> bool:
     if item.name.startswith(".") or item.name in _SKIPPED:
         return False
-    return not os.path.exists(
-        os.path.join(item.path, "pyvenv.cfg")
-    )  # nor where it may not be asked
+    # true where it may not be asked, too
+    return not os.path.exists(os.path.join(item.path, "pyvenv.cfg"))
 
 
 def _is_script(item: os.DirEntry[str]) -> bool:

@@ -1,6 +1,6 @@
 """The collectives of a run as a tree, and where the trees of the two ranks differ.
 
-Method: BUGS.md section 3. Conditions that are known per rank are resolved, those that are the same
+Method: Aiken and Gay, *Barrier Inference*, 1998. Conditions that are known per rank are resolved, those that are the same
 on all ranks stay as branches, and the two sequences are compared; a condition on what each rank has
 for itself must lead to the same collectives either way.
 """

@@ -108,6 +108,8 @@ def test_where_it_is_written(project: Path, ddpify: Run, monkeypatch: pytest.Mon
         2,
         f"ddpify: {project}: is the project itself; use --inplace\n",
     )
+    above = f"ddpify: {project.parent}: holds the project; name a folder of its own for the copy\n"
+    assert ddpify("migrate", "train.py", "-o", "..")[::2] == (2, above)
     for _ in range(2):
         code, said, _ = ddpify("migrate", "train.py", "-o", "copy")
         assert (code, "  cd copy && torchrun" in said) == (0, True)
