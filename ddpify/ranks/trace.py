@@ -1,8 +1,8 @@
 """The collectives of a run as a tree, and where the trees of the two ranks differ.
 
-Method: Aiken and Gay, *Barrier Inference*, 1998. Conditions that are known per rank are resolved, those that are the same
-on all ranks stay as branches, and the two sequences are compared; a condition on what each rank has
-for itself must lead to the same collectives either way.
+Method: Aiken and Gay, *Barrier Inference*, 1998. Conditions that are known per rank are resolved,
+those that are the same on all ranks stay as branches, and the two sequences are compared; a
+condition on what each rank has for itself must lead to the same collectives either way.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from ddpify.links import rule_page
 from ddpify.report.pair import pair
 from ddpify.rules.base import Example, Rule
 
+_OWN = re.compile(r"(BUGS|PATTERNS|CONTRACT|seed \d)")  # notes that ddpify was written from
+
 
 def page(rule: Rule) -> str:
     """One rule as Markdown."""
@@ -33,6 +35,12 @@ def sentence(rule: Rule) -> str:
     return (match.group() if match else rule.why).replace("|", "\\|")
 
 
+def source(rule: Rule) -> str:
+    """What can be read elsewhere of what it rests on."""
+    parts = [part for part in rule.source.split("; ") if not _OWN.match(part)]
+    return "; ".join(parts) or "the catalogue of bugs that ddpify was written from"
+
+
 def render_json(rules: Sequence[Rule], listed: bool) -> str:
     """The same for programs: a list of rules, or one.
 
@@ -47,7 +55,7 @@ def render_json(rules: Sequence[Rule], listed: bool) -> str:
             "severity_in_check": list(IN_CHECK.get(rule.id, (rule.severity.value,))),
             "fix": fixable(rule),
             "why": rule.why,
-            "source": rule.source,
+            "source": source(rule),
             "bad": [dict(example.files) for example in rule.bad],
             "good": [dict(example.files) for example in rule.good],
         }
@@ -63,7 +71,7 @@ def _page(rule: Rule) -> Iterator[str]:
     yield ""
     yield f"{rule.why}"
     yield ""
-    yield f"Source: {rule.source}"
+    yield f"Source: {source(rule)}"
     yield ""
     yield f"Page: {rule_page(rule.id)}"
     yield ""

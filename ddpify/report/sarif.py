@@ -21,7 +21,7 @@ from ddpify.plan import Change
 from ddpify.report.fingerprints import fingerprints
 from ddpify.report.place import in_file, said
 from ddpify.report.replacements import replacements
-from ddpify.report.rule import page
+from ddpify.report.rule import page, source
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.site import Site, Span
 
@@ -65,7 +65,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "name": "".join(part.capitalize() for part in rule.name.split("-")),
         "shortDescription": {"text": rule.name.replace("-", " ")},
         "fullDescription": {"text": rule.why},
-        "help": {"text": f"{rule.why}\n\nSource: {rule.source}", "markdown": page(rule)},
+        "help": {"text": f"{rule.why}\n\nSource: {source(rule)}", "markdown": page(rule)},
         "helpUri": rule_page(rule.id),
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"tags": ["distributed-training"]},

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import indent
 
 from ddpify.report.pair import NEAR, ShownPair, pair, unmarked
-from ddpify.report.rule import fixable, sentence, severity
+from ddpify.report.rule import fixable, sentence, severity, source
 from ddpify.rules.base import Example, Rule
 
 _FAMILIES = {
@@ -31,7 +31,6 @@ _REPOSITORIES = {
 }
 _ISSUE = re.compile(rf"\b({'|'.join(_REPOSITORIES)})( PR)?#(\d+)")
 _URL = re.compile(r"(?<!\()https?://[^\s,;)\"'>]+[^\s,;)\"'>.]")
-_OWN = re.compile(r"(BUGS|PATTERNS|CONTRACT|seed \d)")  # notes that ddpify was written from
 
 
 def index(rules: Sequence[Rule]) -> str:
@@ -74,9 +73,7 @@ def _badge(rule: Rule) -> str:
 
 
 def _source(rule: Rule) -> str:
-    parts = [part for part in rule.source.split("; ") if not _OWN.match(part)]
-    text = "; ".join(parts) or "the catalogue of bugs that ddpify was written from"
-    text = _URL.sub(lambda url: f"<{url[0]}>", text)
+    text = _URL.sub(lambda url: f"<{url[0]}>", source(rule))
     return _ISSUE.sub(
         lambda one: f"[{one[0]}](https://github.com/{_REPOSITORIES[one[1]]}/issues/{one[3]})", text
     )

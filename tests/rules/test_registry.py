@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import ddpify.rules
+from ddpify.report.rule import page
 from ddpify.rules.base import Rule
 from ddpify.rules.registry import all_rules
 from ddpify.source import Source
@@ -69,3 +70,8 @@ def test_the_examples_are_short_complete_projects(rule: Rule) -> None:
             if path.endswith(".py"):
                 Source.from_bytes(text.encode(), Path(path), path).parse()
             assert len(text.splitlines()) <= 60, path
+
+
+def test_sources_can_be_read_by_who_has_none_of_our_notes() -> None:
+    for rule in all_rules():
+        assert not re.search(r"\b(BUGS|CONTRACT|PATTERNS|seed \d)\b", page(rule)), rule.id

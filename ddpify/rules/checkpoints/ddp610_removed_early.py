@@ -74,7 +74,7 @@ RULE = Rule(
     "Rank 0 alone removes a file when it has read it, or empties a folder before the run: without a"
     " meeting point in between the others find the file gone, or lose what they have just written"
     " (measured with one rank half a second behind: FileNotFoundError in both).",
-    "os.remove, shutil.rmtree; the same race as BUGS K03",
+    "os.remove, shutil.rmtree; BUGS K03",
     lint=lint,
     words=("remove(", "unlink(", "rmtree(", "rmdir("),
     bad=(

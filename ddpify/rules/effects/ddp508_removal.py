@@ -50,7 +50,7 @@ RULE = Rule(
     "removal-on-every-rank",
     "Ranks that remove one file, or one folder, do so at about the same time: who comes second"
     " finds nothing and ends with FileNotFoundError, though each has asked whether it is there.",
-    "os.remove documentation; the same race as BUGS K07",
+    "os.remove documentation; BUGS K07",
     lint=lint,
     words=("remove(", "unlink(", "rmtree(", "rmdir("),
     bad=(
