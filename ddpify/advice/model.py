@@ -16,7 +16,7 @@ class BatchSizeOrigin:
     """Where a training loader's batch size comes from.
 
     ``options`` are the command line's that set it; ``how`` says it in words. ``shared_out``: the
-    program splits it over its ranks already.
+    program splits it over its ranks already. ``fixed``: it is a number in the program's text.
     """
 
     loader: Site
@@ -26,6 +26,7 @@ class BatchSizeOrigin:
     options: tuple[str, ...] = ()
     drop_last: bool = False
     shared_out: bool = False
+    fixed: bool = False
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def _origin(facts: Facts, call: Call) -> BatchSizeOrigin:
     if value.known and isinstance(value.const, int):
         place = _written(facts, call.where.frame, site) or call.site
         how = f"written as {value.const} ({place})"
-        return replace(found, how=how, size=value.const, site=place)
+        return replace(found, how=how, size=value.const, site=place, fixed=True)
     return replace(found, how=_unknown(facts, value, site), size=None, site=site)
 
 

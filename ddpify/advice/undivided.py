@@ -36,8 +36,9 @@ def _sentence(
     size = _size(facts, origin, arguments)
     if not size or per_rank(size, ranks) is not None or not _is_split(outcome, origin):
         return ""
-    sizes, name = " or ".join(map(str, nearest(size, ranks))), max(origin.options, key=len)
-    return f"batch size {size} ({name}) cannot be split over {ranks} ranks: use {sizes}"
+    sizes = " or ".join(map(str, nearest(size, ranks)))
+    place = max(origin.options, key=len, default=str(origin.site))
+    return f"batch size {size} ({place}) cannot be split over {ranks} ranks: use {sizes}"
 
 
 def _is_split(outcome: Outcome, origin: BatchSizeOrigin) -> bool:
@@ -52,10 +53,12 @@ def _is_split(outcome: Outcome, origin: BatchSizeOrigin) -> bool:
 
 
 def _size(facts: Facts, origin: BatchSizeOrigin, arguments: Sequence[str]) -> int | None:
-    """What the arguments say; None where that is not a number, or may mean another.
+    """What is written, or the arguments say; None where that is no number, or may mean another.
 
-    The default counts where there are no arguments: a file of settings may be one of them.
+    An option's default counts where there are no arguments: a file of settings may be one of them.
     """
+    if origin.fixed:
+        return origin.size
     option = next((one for one in options(facts) if one.spellings == origin.options), None)
     if option is None or not option.is_int or not _from_command_line(facts):
         return None

@@ -202,6 +202,11 @@ def test_on_a_terminal_it_asks(
             [],
             "batch size 7 (--batch-size) cannot be split over 2 ranks: use 6 or 8",
         ),
+        (
+            ORIGINAL.replace("train_set, batch_size=args.batch_size", "train_set, batch_size=7"),
+            ["--epochs", "1"],
+            "batch size 7 (train.py:40) cannot be split over 2 ranks: use 6 or 8",
+        ),
     ],
 )
 def test_a_batch_size_that_does_not_divide_is_said_before_anything_runs(
