@@ -6,6 +6,7 @@ Flags in, exit code out, no logic. Everything but click is imported inside the c
 
 from __future__ import annotations
 
+import errno
 import gc
 import traceback
 from collections.abc import Sequence
@@ -63,6 +64,9 @@ for command in (
     cli.add_command(command)
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # where output goes; commands say themselves where files do
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code is documented in ``--help``."""
     if argv is None:
@@ -83,7 +87,10 @@ def _run(arguments: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("ddpify: interrupted.", err=True)
         return INTERRUPTED
-    except Exception:  # the one place: a bug must end as exit 2, not as 1 "something to do"
+    except Exception as error:  # the one place: a bug must end as 2, not as 1 "something to do"
+        if isinstance(error, OSError) and error.errno in _FULL:
+            click.echo(f"ddpify: the output cannot be written ({error.strerror}).", err=True)
+            return FAILED
         traceback.print_exc()
         click.echo("ddpify: this is a bug in ddpify; please report the lines above.", err=True)
         return FAILED

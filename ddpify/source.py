@@ -142,8 +142,7 @@ class Source:
         if isinstance(error, SyntaxError) and _NEWER.search(error.text or ""):
             return UnreadableSource(f"{self.path}:{line}: Python {number} {LATER} ({message})")
         return UnreadableSource(
-            f"{self.path}:{line}: not valid Python 3 ({message}; read with Python {number};"
-            " run ddpify with a newer one for newer syntax)"
+            f"{self.path}:{line}: not valid Python 3 ({message}; read with Python {number})"
         )
 
     def span(self, node: ast.AST) -> Span:

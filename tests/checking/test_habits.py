@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -126,3 +128,12 @@ def test_codes_are_completed() -> None:
     for command, name in (("check", "select"), ("check", "ignore"), ("rule", "code")):
         (given,) = [one for one in cli.cli.commands[command].params if one.name == name]
         assert [one.value for one in given.shell_complete(context, "DDP801")] == ["DDP801"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    command = [sys.executable, "-m", "ddpify", "rule", "DDP801"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    said = "ddpify: the output cannot be written (No space left on device).\n"
+    assert (done.returncode, done.stderr) == (cli.FAILED, said)
