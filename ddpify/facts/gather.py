@@ -190,7 +190,7 @@ def models_of(
     asked = (a for name in ("children", "named_children") for a in first.events.accesses(name))
     listed = tuple(a.base_site for a in asked if parallel and a.base.of(Kind.WRAPPED))
     wrapped, sharded = groups.wrapped(bare), groups.sharded(bare)
-    again, several = graph.repeated(bare), graph.several(bare)
+    again = graph.repeated(bare)
     optimizers = dict(groups.groups(bare))
     normed = {things: any(has_norms(t, layers, calls) for t in things) for things in homes}
     return tuple(
@@ -207,7 +207,7 @@ def models_of(
             listed,
             made_late(bare, graph.classes(bare, things), calls),
             bool(set(things) & sharded),
-            bool({t.born for t in things} & several),
+            graph.apart(bare, things),
         )
         for things, home in homes.items()
     )

@@ -18,7 +18,7 @@ from ddpify.facts.norms import built, by_class
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.through import AT_REST
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.source import Site
 
 # What gives whole models; a tokenizer or a configuration has no parameters.
@@ -45,14 +45,37 @@ def repeated(m: Machine) -> frozenset[Site]:
     return frozenset(found)
 
 
-def several(m: Machine) -> frozenset[Site]:
-    """Models that are called more than once before one backward: those, or in a loop before it."""
-    return repeated(m) | {
+def apart(m: Machine, things: tuple[Thing, ...]) -> bool:
+    """Whether several forwards before one backward may leave out other layers each: by chance, or
+    by an argument that is not the same number, text or truth in all of them."""
+    born = {t.born for t in things}
+    if not born & (repeated(m) | _looped(m)):
+        return False
+    if any(is_left_to_chance(info, _layers(m, info)) for info in classes(m, things)):
+        return True
+    ours = [f for f in roles.forwards_of(m) if roles.whole(f.model).born in born]
+    read = {thing.ref for thing in things if isinstance(thing.ref, ClassInfo)}
+    return any(_is_varied(given) for info in read for given in _switches(info, ours).values())
+
+
+def _is_varied(given: list[Value | None]) -> bool:
+    said = {None if value is None else repr(value.const) for value in given}
+    return len(said) > 1 or _is_open(given)
+
+
+def _is_open(given: list[Value | None]) -> bool:
+    """Whether what a call gives is not one constant."""
+    return any(value is not None and not value.known for value in given)
+
+
+def _looped(m: Machine) -> frozenset[Site]:
+    """Models that are called in a loop before one backward."""
+    return frozenset(
         roles.whole(forward.model).born
         for backward, forwards in _before_backwards(m)
         for forward in forwards
         if _is_looped(m, forward.call, backward)
-    }
+    )
 
 
 def _is_looped(m: Machine, call: Call, backward: Call) -> bool:
@@ -113,13 +136,37 @@ def _omitted(info: ClassInfo, calls: list[Forward]) -> dict[str, object]:
 def _chosen(info: ClassInfo, calls: list[Forward]) -> frozenset[str]:
     """The arguments by which each of several calls surely uses other parts than the others."""
     forward = method(info, "forward")
-    names = [one.arg for one in forward.args.args] if forward is not None else []
-    given = {name: [f.call.arg(n - 1, name) for f in calls] for n, name in enumerate(names) if n}
-    return frozenset(
-        name
-        for name, values in given.items()
-        if all(value is None or value.known or value.things for value in values)
-    )
+    names = {one.arg for one in forward.args.args} if forward is not None else set()
+    switches = _switches(info, calls).items()
+    return frozenset(names.difference(name for name, given in switches if _is_open(given)))
+
+
+def _switches(info: ClassInfo, calls: list[Forward]) -> dict[str, list[Value | None]]:
+    """What each call gives for an argument whose value decides in ``forward``: ``if aux:``."""
+    forward = method(info, "forward")
+    if forward is None:
+        return {}
+    names = [one.arg for one in forward.args.args]
+    asked = {name for node in ast.walk(forward) for name in _asked(node)}
+    given = ((n, name) for n, name in enumerate(names) if n and name in asked)
+    return {name: [f.call.arg(n - 1, name) for f in calls] for n, name in given}
+
+
+def _asked(node: ast.AST) -> Iterator[str]:
+    """The names whose value a condition asks for: not whether they are None, nor of their shape."""
+    tests = [node.test] if isinstance(node, ast.If | ast.IfExp | ast.While) else []
+    while tests:
+        test = tests.pop()
+        if isinstance(test, ast.Name):
+            yield test.id
+        elif isinstance(test, ast.BoolOp):
+            tests += test.values
+        elif isinstance(test, ast.UnaryOp):
+            tests.append(test.operand)
+        elif isinstance(test, ast.Compare):
+            sides = (test.left, *test.comparators)
+            none = any(isinstance(one, ast.Constant) and one.value is None for one in sides)
+            tests += () if none else (one for one in sides if isinstance(one, ast.Name))
 
 
 def _drops_output(m: Machine, forward: Forward) -> bool:

@@ -78,7 +78,7 @@ class Model:
     listed: tuple[Site, ...] = ()  # nn.DataParallel, where it is asked for its `children()`
     late: tuple[Site, ...] = ()  # where it makes parameters after it is built
     sharded: bool = False  # by the program itself, in place
-    several: bool = False  # forwards before one backward
+    apart: bool = False  # several forwards of one step may leave out other layers each
 
 
 @dataclass(frozen=True, eq=False)

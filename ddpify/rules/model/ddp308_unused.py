@@ -45,7 +45,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 " belong together, as sharded weights are averaged in groups"
             )
             advice = "let each forward use all layers, or use --strategy ddp"
-        elif model.several:
+        elif model.apart:
             what = (
                 "of several forwards before one backward each may leave out other layers: DDP,"
                 " which has to be told of it, would stop with 'marked as ready twice'"
