@@ -73,6 +73,7 @@ ELSEWHERE = {
     "messages/order_near_no_members": "wants four ranks",
     "messages/peers_near_role_of_the_command_line": "wants arguments",
     "messages/ring_near_two_spawned": "starts its ranks itself",
+    "messages/server_near_two_processes": "starts its ranks itself",
     "metrics/m01_near_parts_in_files": "wants a variable of the environment",
 }
 
