@@ -202,7 +202,7 @@ def test_pre_commit_runs_the_hook(
         [*command, "--all-files"], cwd=project, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"main.py:7:1: {CODE} " in done.stdout
+    assert f"main.py:7:1: warning {CODE} " in done.stdout
     (project / "main.py").write_text("x = 1\n")
     subprocess.run(["git", "add", "-A"], cwd=project, check=True)
     done = subprocess.run(
