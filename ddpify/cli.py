@@ -64,7 +64,7 @@ for command in (
     cli.add_command(command)
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)  # where output goes; commands say themselves where files do
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # of the output, which has no name; files are told of apart
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,7 +88,7 @@ def _run(arguments: list[str] | None) -> int:
         click.echo("ddpify: interrupted.", err=True)
         return INTERRUPTED
     except Exception as error:  # the one place: a bug must end as 2, not as 1 "something to do"
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
             click.echo(f"ddpify: the output cannot be written ({error.strerror}).", err=True)
             return FAILED
         traceback.print_exc()

@@ -18,7 +18,7 @@ from ddpify.facts.norms import built, by_class
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.through import AT_REST
-from ddpify.facts.values import Kind, Thing, Value
+from ddpify.facts.values import Kind, Thing
 from ddpify.source import Site
 
 # What gives whole models; a tokenizer or a configuration has no parameters.
@@ -30,6 +30,7 @@ _MAKERS: Final = (
     "efficientnet_pytorch.",
     "segmentation_models_pytorch.",
 )
+_OPEN: Final = "?"
 _ENCODERS: Final = ("transformers.", "pytorch_transformers.", "pytorch_pretrained_bert.")
 
 
@@ -53,19 +54,10 @@ def apart(m: Machine, things: tuple[Thing, ...]) -> bool:
         return False
     if any(is_left_to_chance(info, _layers(m, info)) for info in classes(m, things)):
         return True
-    ours = [f for f in roles.forwards_of(m) if roles.whole(f.model).born in born]
+    ours = [f for f in _trained(m) if roles.whole(f.model).born in born]
     read = {thing.ref for thing in things if isinstance(thing.ref, ClassInfo)}
-    return any(_is_varied(given) for info in read for given in _switches(info, ours).values())
-
-
-def _is_varied(given: list[Value | None]) -> bool:
-    said = {None if value is None else repr(value.const) for value in given}
-    return len(said) > 1 or _is_open(given)
-
-
-def _is_open(given: list[Value | None]) -> bool:
-    """Whether what a call gives is not one constant."""
-    return any(value is not None and not value.known for value in given)
+    said = (said for info in read for said in _switches(m, info, ours).values())
+    return any(_OPEN in one or len(one) > 1 for one in said)
 
 
 def _looped(m: Machine) -> frozenset[Site]:
@@ -95,24 +87,26 @@ def _before_backwards(m: Machine) -> Iterator[tuple[Call, set[Forward]]]:
         yield call, {by_output[output] for output in outputs if output in by_output}
 
 
+def _trained(m: Machine) -> list[Forward]:
+    """The forwards of what some backward goes back through: not those of an evaluation."""
+    sites = {forward.call.site for _, found in _before_backwards(m) for forward in found}
+    return [forward for forward in roles.forwards_of(m) if forward.call.site in sites]
+
+
 def unused(m: Machine, things: tuple[Thing, ...]) -> str:
     """Why some parameters may get no gradient in a step; "" when nothing suggests it."""
     born = {t.born for t in things}
-    trained = {forward.call.site for _, found in _before_backwards(m) for forward in found}
-    for forward in roles.forwards_of(m):
-        own = roles.whole(forward.model).born in born and forward.call.site in trained
-        if own and _drops_output(m, forward):
-            return "not every output reaches the loss"
+    ours = [f for f in _trained(m) if roles.whole(f.model).born in born]
+    if any(_drops_output(m, forward) for forward in ours):
+        return "not every output reaches the loss"
     parts = classes(m, things)
     if any(is_left_to_chance(info, _layers(m, info)) for info in parts):
         return "layers are left out at random"
-    ours = [f for f in roles.forwards_of(m) if roles.whole(f.model).born in born]
-    ours = [f for f in ours if f.call.site in trained]
     told = {
         info: _omitted(info, ours) for thing in things for info in (thing.ref,) if info in parts
     }
     spared = {
-        info: _chosen(info, ours) if born & repeated(m) else frozenset[str]() for info in told
+        info: _chosen(m, info, ours) if born & repeated(m) else frozenset[str]() for info in told
     }
     reasons = (_reason(m, one, told.get(one), spared.get(one, frozenset())) for one in parts)
     return next(filter(None, reasons), "")
@@ -133,23 +127,37 @@ def _omitted(info: ClassInfo, calls: list[Forward]) -> dict[str, object]:
     }
 
 
-def _chosen(info: ClassInfo, calls: list[Forward]) -> frozenset[str]:
+def _chosen(m: Machine, info: ClassInfo, calls: list[Forward]) -> frozenset[str]:
     """The arguments by which each of several calls surely uses other parts than the others."""
     forward = method(info, "forward")
     names = {one.arg for one in forward.args.args} if forward is not None else set()
-    switches = _switches(info, calls).items()
-    return frozenset(names.difference(name for name, given in switches if _is_open(given)))
+    switches = _switches(m, info, calls).items()
+    return frozenset(names.difference(name for name, said in switches if _OPEN in said))
 
 
-def _switches(info: ClassInfo, calls: list[Forward]) -> dict[str, list[Value | None]]:
-    """What each call gives for an argument whose value decides in ``forward``: ``if aux:``."""
+def _switches(m: Machine, info: ClassInfo, calls: list[Forward]) -> dict[str, set[str]]:
+    """What calls give, or leave at its default, for what ``forward`` decides by: ``if aux:``."""
     forward = method(info, "forward")
     if forward is None:
         return {}
     names = [one.arg for one in forward.args.args]
+    defaults = dict(zip(reversed(names), reversed(forward.args.defaults), strict=False))
     asked = {name for node in ast.walk(forward) for name in _asked(node)}
-    given = ((n, name) for n, name in enumerate(names) if n and name in asked)
-    return {name: [f.call.arg(n - 1, name) for f in calls] for n, name in given}
+    places = ((n, name) for n, name in enumerate(names) if n and name in asked)
+    return {
+        name: {_said(m, f.call, n - 1, name, defaults.get(name)) for f in calls}
+        for n, name in places
+    }
+
+
+def _said(m: Machine, call: Call, place: int, name: str, default: ast.expr | None) -> str:
+    """A constant as it is written; ``_OPEN`` where it is none, or another one in each round."""
+    value, site = call.arg(place, name), call.arg_site(place, name)
+    if value is None:
+        return repr(default.value) if isinstance(default, ast.Constant) else _OPEN
+    node = m.tree(site.path).expression(site) if site is not None else None
+    alike = isinstance(node, ast.Constant) or not (node and is_each(m.tree(call.site.path), node))
+    return repr(value.const) if value.known and alike else _OPEN
 
 
 def _asked(node: ast.AST) -> Iterator[str]:

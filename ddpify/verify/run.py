@@ -114,7 +114,7 @@ class Bench:
         distributed = self._distributed()
         first = distributed.runs[0]
         why = first.unsupported
-        if first.trainer and self.settings.strategy == "fsdp":
+        if not why and first.trainer and self.settings.strategy == "fsdp":
             why = "on this machine its Trainer has ddp in the place of shards"
         if why:
             raise VerifyError(
