@@ -154,7 +154,9 @@ def _said(m: Machine, call: Call, place: int, name: str, default: ast.expr | Non
     """A constant as it is written; ``_OPEN`` where it is none, or another one in each round."""
     value, site = call.arg(place, name), call.arg_site(place, name)
     if value is None:
-        return repr(default.value) if isinstance(default, ast.Constant) else _OPEN
+        if call.star or call.bound or not isinstance(default, ast.Constant):
+            return _OPEN
+        return repr(default.value)
     node = m.tree(site.path).expression(site) if site is not None else None
     alike = isinstance(node, ast.Constant) or not (node and is_each(m.tree(call.site.path), node))
     return repr(value.const) if value.known and alike else _OPEN
