@@ -257,10 +257,9 @@ class TestRuns:
             assert two.output.splitlines().count(line) == 1, line
 
     def test_without_it_two_processes_do_not(self, runs: dict[str, Run]) -> None:
-        faulty = runs["faulty"]
-        lines = faulty.output.splitlines()
-        assert lines.count("epoch 0") == 2
-        assert lines.count("64 rows") == 2
+        faulty = runs["faulty"]  # both may have come in one line
+        assert faulty.output.count("epoch 0") == 2
+        assert faulty.output.count("64 rows") == 2
         notes = (faulty.root / "out" / "notes.txt").read_text().splitlines()
         assert len(notes) > 2
 

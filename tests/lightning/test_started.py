@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -350,8 +351,7 @@ def _said(*jobs: subprocess.Popen[str]) -> list[str]:
     outputs = [job.communicate(timeout=120)[0] for job in jobs]
     for job, output in zip(jobs, outputs, strict=True):
         assert job.returncode == 0 or EXIT_RACE in output, output
-    lines = "".join(outputs).splitlines()
-    return sorted(line.strip("<>") for line in lines if line.startswith("<"))
+    return sorted(re.findall(r"<(\d of \d: \d+)>", "".join(outputs)))  # two may have come in one line
 
 
 def _slurm(rank: int) -> dict[str, str]:
