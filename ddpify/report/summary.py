@@ -73,8 +73,8 @@ def _changed(outcome: Outcome, before: str) -> Iterator[str]:
         names = ", ".join(_entries(outcome, before)) or "this project"
         yield f"Nothing to change in {names}."
         return
-    places = plural(sum(len(diff.hunks) for diff in diffs), "place")
-    title = f"{places} in {plural(len(diffs), 'file')}, by kind (`ddpify rule CODE` explains)"
+    hunks = plural(sum(len(diff.hunks) for diff in diffs), "hunk")
+    title = f"{hunks} in {plural(len(diffs), 'file')}, by kind (`ddpify rule CODE` explains)"
     yield from _section(title, kinds.lines(diffs))
 
 

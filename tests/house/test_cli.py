@@ -266,7 +266,7 @@ def test_inplace_writes_and_says_what_to_run(
     assert cli.main(["migrate", "--inplace", "main.py"]) == 0
     assert layers.written == [("inplace", tmp_path)]
     shown = capsys.readouterr().out
-    assert "Wrote 2 files:\n  ddp_utils.py\n  main.py\n4 places in 2 files" in shown
+    assert "Wrote 2 files:\n  ddp_utils.py\n  main.py\n4 hunks in 2 files" in shown
     assert "  torchrun --standalone --nproc_per_node=gpu main.py\n" in shown
     assert "are in .ddpify/undo/1/before.\nTake it back: ddpify undo\n" in shown
     assert "@@" not in shown

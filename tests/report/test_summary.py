@@ -22,7 +22,7 @@ WRITTEN = """\
 Wrote 2 files:
   main.py
   data.py
-4 places in 2 files, by kind (`ddpify rule CODE` explains):
+4 hunks in 2 files, by kind (`ddpify rule CODE` explains):
   project      D002    1  the helpers
   data         D201    1  an epoch needs its own order
   output       D501    1  every rank prints
