@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ from ddpify.notebooks import SUFFIX
 from ddpify.outcome import Refusal
 from ddpify.roots import project_root
 from ddpify.roots import python_files as python_files
+from ddpify.source import Source, UnreadableSource
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NAMED = 20  # scripts of which one is to be chosen
 
 
@@ -75,9 +78,8 @@ def _in_folder(folder: Path) -> list[Path] | Refusal:
         return Refusal(f"{folder}: holds no Python scripts")
     trains = [f for f in files if b".backward(" in f.read_bytes()]
     mains = [f for f in files if _runs(f)]
-    if not trains or not mains:
-        return Refusal(f"{folder}: no training script found; name the script that is run")
-    chosen = [f for f in mains if f in trains] or [f for f in mains if f.parent == folder]
+    own = [f for f in mains if f in trains] or [f for f in mains if f.parent == folder]
+    chosen = own if trains and own else [f for f in trains if _runs_at_once(f)]
     if not chosen:
         return Refusal(f"{folder}: no training script found; name the script that is run")
     return chosen
@@ -86,6 +88,27 @@ def _in_folder(folder: Path) -> list[Path] | Refusal:
 def _runs(file: Path) -> bool:
     text = file.read_bytes()
     return b"__main__" in text or b"ArgumentParser(" in text
+
+
+def _runs_at_once(file: Path) -> bool:
+    """Whether its top level trains, or calls what the file defines: a script without a guard."""
+    try:
+        body = Source.read(file, str(file)).parse().body
+    except UnreadableSource:
+        return False
+    defined = {one.name for one in body if isinstance(one, _DEFINITIONS)}
+    calls = [
+        node.func
+        for statement in body
+        if not isinstance(statement, _DEFINITIONS)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call)
+    ]
+    return any(
+        func.attr == "backward" if isinstance(func, ast.Attribute) else func.id in defined
+        for func in calls
+        if isinstance(func, (ast.Attribute, ast.Name))
+    )
 
 
 def _launched_by(script: Path) -> list[Path] | Refusal:

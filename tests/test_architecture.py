@@ -137,7 +137,7 @@ OURS: dict[str, set[str]] = {
     "rules.examples": {"names", "rules.base", "rules.examples"},
     **{f"rules.{family}": TOOLBOX | own_tools(family) for family in FAMILIES},
     "rules.base": {"site", "source", "facts.model", "ranks.run", "settings"},
-    "discover": {"launchers", "notebooks", "outcome", "roots"},
+    "discover": {"launchers", "notebooks", "outcome", "roots", "source"},
     "assembly": set(),
     "seal": set(),
     "placing": {"installs", "project", "python.imports"},

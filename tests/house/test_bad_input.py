@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddpify import cli
+from ddpify.discover import Entries, entries
 from ddpify.source import Source
 from tests.projects import put_fixture
 
@@ -35,6 +36,7 @@ a.other, b.other = b, a
 for x in a:
     print(x)
 """
+WORK = "def work():\n    loss.backward()\n"
 HOGWILD = b"import torch.multiprocessing as mp\nmodel.share_memory()\n"
 CASES = [
     pytest.param("missing.py", None, "missing.py: no such file or folder", id="missing"),
@@ -137,6 +139,20 @@ def test_a_folder_that_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "calm").mkdir()
     (tmp_path / "calm" / "main.py").write_text("print(1)\n")
     assert "no training script found" in refused(tmp_path / "calm", capsys)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["for n in range(2):\n    model(data).sum().backward()\n", f"{WORK}\n\nwork()\n"],
+)
+def test_a_folder_of_a_script_without_a_guard(body: str, tmp_path: Path) -> None:
+    """Neither `__main__` nor a parser says that it is run: its top level works."""
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "run.py").write_text(body)
+    (tmp_path / "losses.py").write_text(f"import torch\n\ntorch.manual_seed(0)\n\n\n{WORK}")
+    found = entries([tmp_path])
+    assert isinstance(found, Entries)
+    assert found.scripts == (tmp_path / "run.py",)
 
 
 def test_a_local_module_that_does_not_parse(

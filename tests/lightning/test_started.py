@@ -351,7 +351,8 @@ def _said(*jobs: subprocess.Popen[str]) -> list[str]:
     outputs = [job.communicate(timeout=120)[0] for job in jobs]
     for job, output in zip(jobs, outputs, strict=True):
         assert job.returncode == 0 or EXIT_RACE in output, output
-    return sorted(re.findall(r"<(\d of \d: \d+)>", "".join(outputs)))  # two may have come in one line
+    said = "".join(outputs)  # both may have come in one line
+    return sorted(re.findall(r"<(\d of \d: \d+)>", said))
 
 
 def _slurm(rank: int) -> dict[str, str]:
