@@ -13,11 +13,11 @@ from ddpify.ranks.given import Given
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.namespaces import may_set
-from ddpify.ranks.origins import Origin
+from ddpify.ranks.origins import SYNCED, Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import dealt
 from ddpify.ranks.trace import Inline, Item
-from ddpify.ranks.values import NONE, agreed, merge, of, symbol
+from ddpify.ranks.values import NONE, agreed, merge, of, symbol, text
 
 MAX_DEPTH = 22
 
@@ -143,23 +143,36 @@ _HANDLED = words.WRAPPERS | {words.LOADER, words.SAMPLER, words.HF_TRAINER}
 def _handles(
     m: RankMachine, args: tuple[RankValue, ...], kwargs: dict[str, RankValue], own: RankThing | None
 ) -> bool:
-    """Whether a function is given a wrapped model, a loader, a Trainer, what each rank has, or
-    functions and classes that are worth entering, be it a registry of them; or says what a command
-    line makes."""
+    """Whether a function is given what is worth to be followed, or says what a command line makes.
+
+    That is what each rank has for itself, and a wrapped model, a loader, a Trainer, what was
+    gathered, functions and classes that are worth entering, or what holds one of these.
+    """
     held = [*args, *kwargs.values()]
     if own is not None and own.cls is not None and own.cls.inherits(*words.COMMANDLINES):
         return True
     kept = [one for value in held for thing in value.things for one in thing.attrs.values()]
     if own is not None:
         held += own.attrs.values()
-    if any(value.origins or any(map(_is_handled, value.things)) for value in held):
+    if any(value.origins for value in held):
         return True
-    return any(_is_worth(m, thing) for value in (*held, *kept) for thing in _in(value))
+    held += kept
+    if any(_is_gathered(value) or any(map(_is_handled, value.things)) for value in held):
+        return True
+    return any(_is_worth(m, thing) for value in held for thing in _in(value))
 
 
 def _is_handled(thing: RankThing) -> bool:
-    """Whether it is a wrapper or a loader, or a model that is wrapped or sharded by now."""
+    """Whether it is a wrapper or a loader, a model that is wrapped or sharded by now, or a part of
+    one."""
+    while thing.kind == "attribute" and thing.receiver is not None:
+        thing = thing.receiver
     return thing.name in _HANDLED or thing.sharded is not None or thing.wrapper is not None
+
+
+def _is_gathered(value: RankValue) -> bool:
+    """Whether it is a list of what a collective has put into it."""
+    return any(text(one.atoms[0]) == SYNCED for one in value.items or ())
 
 
 def _is_worth(m: RankMachine, thing: RankThing) -> bool:

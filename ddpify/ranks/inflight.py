@@ -211,10 +211,12 @@ def touch(
 
 
 def handles(m: RankMachine, given: Iterable[RankValue], own: RankThing | None) -> bool:
-    """Whether a function is given what is or was in flight, or is a method of what holds it."""
+    """Whether a function is given what is or was in flight or holds it, or is a method of that."""
     if not m.flying:
         return False
-    held = [*given, *(own.attrs.values() if own is not None else ())]
+    held = [*given]
+    held += [one for value in held for thing in value.things for one in thing.attrs.values()]
+    held += own.attrs.values() if own is not None else ()
     if any(overlap(key_of(value, m.live), one) for value in held for one in m.flying):
         return True
     holders = {_named(thing) for value in held for thing in value.things} | {_named(own)}

@@ -117,6 +117,13 @@ def called_here(text: str) -> re.Pattern[str] | None:
     return re.compile(rf"(?<![\w.])(?:{spelled})") if found else None
 
 
+def renamed(text: str, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """How a file calls what is wanted and imported by another name: ``Average(``."""
+    imported = (names for _, names, _, _ in _IMPORT.findall(text) if " as " in names)
+    renames = (pair for names in imported for pair in _IMPORTED.findall(_COMMENT.sub("", names)))
+    return tuple(f"{other}(" for name, other in renames if other and says(name, wanted))
+
+
 def _spelled(name: str, alias: str) -> Iterator[str]:
     """What stands where a name of a library is used, if it communicates or holds what does."""
     if name == f"{words.DIST}*":
@@ -148,6 +155,7 @@ class Interest:
     mpi: bool = False  # whether mpi4py is imported
     _known: dict[FunctionDefinition, bool] = field(default_factory=dict)
     _called: dict[Module, re.Pattern[str] | None] = field(default_factory=dict)
+    _renamed: dict[Module, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -181,6 +189,7 @@ class Interest:
             text = info.text
             known = (
                 says(text, self.words)
+                or says(text, self._renames(info.module))
                 or self.communicates(info)
                 or bool(_ADDS.search(text) or _COLLECTS.search(text))
                 or not self.hot.isdisjoint(info.called() - _COMMON)
@@ -204,6 +213,11 @@ class Interest:
         if any(map(_is_model, (here.classes[name] for name in called & here.classes.keys()))):
             return True
         return any(self.enters(here.functions[name]) for name in called & here.functions.keys())
+
+    def _renames(self, module: Module) -> tuple[str, ...]:
+        if module not in self._renamed:
+            self._renamed[module] = renamed(module.source.text, self.words)
+        return self._renamed[module]
 
     def communicates(self, info: FunctionDefinition) -> bool:
         """Whether a function calls a collective by a name that its file gives it."""
@@ -232,6 +246,7 @@ def _told(text: str, wanted: tuple[str, ...]) -> _Told:
     told = _Told(set(), set(), {})
     called = called_here(text)
     said = tuple(filter(text.__contains__, wanted))  # few of them, of many functions
+    said += renamed(text, said)
     for name, chunk in _chunks(text):
         communicates = called is not None and called.search(chunk) is not None
         if communicates or says(chunk, said):

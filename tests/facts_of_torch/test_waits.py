@@ -25,7 +25,8 @@ def test_another_group_of_both_is_another_meeting(seen: Seen) -> None:
 
 def test_lists_of_another_type_or_length_are_refused(seen: Seen) -> None:
     assert all("different dtypes" in error for error, _ in seen["gathered_into_integers"])
-    assert all("expected length 2, got 3" in error for error in seen["list_of_three"])
+    other = [error for error in seen["list_of_three"] if "expected length 2, got 3" not in error]
+    assert not other
 
 
 def test_lists_of_objects_wait_to_be_received(seen: Seen) -> None:

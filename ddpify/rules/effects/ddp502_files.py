@@ -241,5 +241,6 @@ RULE = Rule(
         "imwrite",
         "shutil.",
         "write_text",
+        ".write(",
     ),
 )

@@ -214,6 +214,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
-    words=("SummaryWriter", "wandb"),
+    words=("SummaryWriter", "wandb", "Visdom("),
     severity=Severity.WARNING,
 )

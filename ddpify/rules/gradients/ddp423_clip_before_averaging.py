@@ -164,7 +164,7 @@ RULE = Rule(
     " one rank).",
     "DistributedDataParallel (gradients are averaged in backward, before anybody clips)",
     lint=lint,
-    words=(".grad",),
+    words=(".grad", "unscale_("),
     severity=Severity.WARNING,
     bad=(
         trained(_SETUP, _LOOP.format(f"{_CLIP}  # DDP423", "")),

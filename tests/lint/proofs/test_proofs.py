@@ -45,6 +45,7 @@ ELSEWHERE = {
     "collectives/c03_near_for_else": "wants arguments",
     "collectives/c05_near_names_in_a_config": "starts its ranks itself",
     "collectives/c11_near_rows_made_equal": "wants arguments",
+    "collectives/c18_near_worker_ends_by_itself": "starts its ranks itself",
     "collectives/c14_near_miss_best_of_rank_0": "leaves rank 0 with its best weights",
     "data/d11_near_seed_before_spawn": "starts its ranks itself",
     "devices/l01_near_other_trainer": "wants arguments, and a GPU each",
