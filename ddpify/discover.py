@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ def _in_folder(folder: Path) -> list[Path] | Refusal:
     trains = [f for f in files if b".backward(" in f.read_bytes()]
     mains = [f for f in files if _runs(f)]
     own = [f for f in mains if f in trains] or [f for f in mains if f.parent == folder]
-    chosen = own if trains and own else [f for f in trains if _runs_at_once(f)]
+    chosen = own if trains and own else [f for f in trains if _runs_at_once(f, files)]
     if not chosen:
         return Refusal(f"{folder}: no training script found; name the script that is run")
     return chosen
@@ -90,8 +91,14 @@ def _runs(file: Path) -> bool:
     return b"__main__" in text or b"ArgumentParser(" in text
 
 
-def _runs_at_once(file: Path) -> bool:
-    """Whether its top level trains, or calls what the file defines: a script without a guard."""
+def _runs_at_once(file: Path, others: Sequence[Path]) -> bool:
+    """Whether its top level trains, or calls what the file defines, and no other file imports it: a
+    script without a guard."""
+    imported = re.compile(
+        rb"^\s*(?:from|import)\s[^#\n]*\b%s\b" % re.escape(file.stem.encode()), re.M
+    )
+    if any(imported.search(other.read_bytes()) for other in others if other != file):
+        return False
     try:
         body = Source.read(file, str(file)).parse().body
     except UnreadableSource:

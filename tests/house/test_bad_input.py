@@ -155,6 +155,15 @@ def test_a_folder_of_a_script_without_a_guard(body: str, tmp_path: Path) -> None
     assert found.scripts == (tmp_path / "run.py",)
 
 
+def test_a_folder_of_a_module_that_works_when_it_is_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "engine.py").write_text(f"{WORK}\n\nwork()\n")
+    (tmp_path / "run.py").write_text("from engine import work\n\nwork()\n")
+    assert "name the script that is run" in refused(tmp_path, capsys)
+
+
 def test_a_local_module_that_does_not_parse(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
